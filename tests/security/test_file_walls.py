@@ -1,17 +1,35 @@
-"""Walls between nodes and an SQLite file, where settings ask for them."""
+"""Walls between nodes and an SQLite file: it is hidden by default, with all that is not said to be open, or not at all.
+
+Nodes try every way to its rows that we know, and do what nodes do with files, programs and the network.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.project import Project
-from wtb.execution.sandbox.launch import walls
+from tests.support.users import NOBODY, reachable, without_namespaces
+from wtb.config.credentials import HIDING_NOTICE
+from wtb.execution.sandbox.launch import hidden_database, walls
 
-WAY = subprocess.run([sys.executable, "-I", walls.__file__], capture_output=True, text=True, check=False).stdout
+
+def _prints(module: Any) -> str:
+    return subprocess.run([sys.executable, "-I", module.__file__], capture_output=True, text=True, check=False).stdout
+
+
+WAY = _prints(walls)
+HIDES = _prints(hidden_database).startswith("hidden")
 SPY = """
 import os
 import sqlite3
@@ -68,6 +86,13 @@ def found(project: Project, name: str) -> dict[str, object]:
     return state["found"]
 
 
+def doctor(project: Project) -> str:
+    checks = project.inside("doctor", "--format", "json").json["checks"]
+    (shown,) = [check["found"] for check in checks if check["name"] == "nodes and its file"]
+    assert isinstance(shown, str)
+    return shown
+
+
 @pytest.fixture
 def spied(project: Project) -> Project:
     sweep = {"sweep": "spied", "workflow": "spy:wf", "cases": [{"id": "a", "input": {}}], "vary": {"look": "all"}}
@@ -75,12 +100,24 @@ def spied(project: Project) -> Project:
     return project
 
 
-def test_without_walls_a_node_reads_the_database(spied: Project) -> None:
-    spied.wtb("run", "spied.json", "--quiet", check=0)
+@pytest.mark.parametrize("named", [{"WTB_WALLS": "0"}, {}])
+def test_without_walls_a_node_reads_the_database(spied: Project, named: dict[str, str]) -> None:
+    if not named:
+        spied.write({"wtb.toml": "[nodes]\nwalls = false\n"})
+    spied.wtb("run", "spied.json", "--quiet", check=0, env=named)
     assert found(spied, "spied")["rows"] == 1
-    doctor = spied.inside("doctor", "--format", "json").json["checks"]
-    (shown,) = [check["found"] for check in doctor if check["name"] == "nodes and its file"]
-    assert "nodes can read the database" in shown
+    if not named:
+        assert "nodes can read the database" in doctor(spied)
+
+
+@pytest.mark.skipif(not HIDES, reason="this system forbids namespaces")
+def test_by_default_a_node_finds_a_notice_where_the_database_is(spied: Project) -> None:
+    notice = HIDING_NOTICE.stat().st_size
+    for _ in range(2):  # the database is there from the start, too
+        spied.wtb("run", "spied.json", "--quiet", check=0)
+        nothing = found(spied, "spied")
+        assert nothing == {"rows": None, "sizes": [notice] * 3, "child": notice, "around": 0}
+    assert doctor(spied) == "nodes cannot read the database: its file is hidden by a mount namespace"
 
 
 @pytest.mark.skipif(not WAY.startswith(("namespaces", "landlock")), reason="this system has no walls")
@@ -90,11 +127,278 @@ def test_with_walls_a_node_finds_no_database(spied: Project) -> None:
         spied.wtb("run", "spied.json", "--quiet", check=0)
         nothing = found(spied, "spied")
         assert nothing == {"rows": None, "sizes": [0, 0, 0], "child": 0, "around": 0}
-    doctor = spied.inside("doctor", "--format", "json").json["checks"]
-    (shown,) = [check["found"] for check in doctor if check["name"] == "nodes and its file"]
-    assert shown == "nodes cannot read the database"
+    assert doctor(spied) == "nodes cannot read the database"
 
 
-def test_walls_are_on_or_off(spied: Project) -> None:
+def test_walls_are_of_three_kinds(spied: Project) -> None:
     spied.write({"wtb.toml": '[nodes]\nwalls = "yes"\n'})
-    assert "'walls' of [nodes] must be true or false" in spied.wtb("run", "spied.json", check=2).said
+    said = spied.wtb("run", "spied.json", check=2).said
+    assert "'walls' of [nodes] must be true, false or \"database\"" in said
+    said = spied.wtb("run", "spied.json", check=2, env={"WTB_WALLS": "true"}).said
+    assert "WTB_WALLS='true': expected 1 (all walls), 0 (none) or database (the default)" in said
+
+
+WAYS = '''
+import ctypes
+import glob
+import json
+import multiprocessing
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import tempfile
+from pathlib import Path
+
+import wtb
+from wtb import END, Workflow
+
+HERE = Path(__file__).parent
+HOME = Path(os.path.realpath(HERE / ".wtb"))
+DATABASE = HOME / "wtb.db"
+libc = ctypes.CDLL(None, use_errno=True)
+wf = Workflow("spy")
+
+
+def has_rows(path):
+    """Whether a file is more than nothing, and no notice."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(6) == b"SQLite"
+    except OSError:
+        return False
+
+
+def rows(path):
+    try:
+        return sqlite3.connect(f"file:{path}?mode=ro", uri=True).execute("SELECT count(*) FROM sweeps").fetchone()[0]
+    except sqlite3.Error:
+        return None
+
+
+def shell(command):
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False, cwd=HERE)
+    return b"SQLite format" in done.stdout
+
+
+def fails(act):
+    try:
+        act()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def disk():
+    """Whether a disk can be read, or made readable."""
+    for name in os.listdir("/sys/class/block"):
+        try:
+            with open(f"/dev/{name}", "rb") as file:
+                if file.read(1):
+                    return name
+        except OSError:
+            pass
+    major, minor = os.major(os.stat(HERE).st_dev), os.minor(os.stat(HERE).st_dev)
+    return fails(lambda: os.mknod("disk", 0o60600, os.makedev(major, minor))) is None
+
+
+def around(ctx):
+    parent = os.getppid()
+    with open(f"/proc/{parent}/stat") as stat:
+        runner = int(stat.read().rpartition(")")[2].split()[1])
+    others = (parent, runner, 1)
+    found = {
+        "file": has_rows(DATABASE), "rows": rows(DATABASE), "log": rows(HERE / "same.db"),
+        "names": [name for name in os.listdir(HOME) if has_rows(HOME / name) or name.endswith(("-wal", "-shm"))
+                  and (HOME / name).stat().st_size != HIDDEN_BYTES],
+        "links": [has_rows(path) for path in (HERE / "link.db", f"/proc/self/root{DATABASE}")],
+        "backups": [path for path in glob.glob(f"{HOME}/backups/*") if has_rows(path)],
+        "processes": [path for pid in others for path in (f"/proc/{pid}/root{DATABASE}", f"/proc/{pid}/cwd/.wtb/wtb.db")
+                      if has_rows(path)],
+        "descriptors": [path for pid in (*others, "self") for path in glob.glob(f"/proc/{pid}/fd/*")
+                        if pid != "self" and has_rows(path)  # reading its own pipes takes for ever
+                        or os.path.isfile(path) and has_rows(path)
+                        or has_rows(f"{path}/.wtb/wtb.db") or has_rows(f"{path}{DATABASE}")],
+        "traced": [pid for pid in others if libc.ptrace(16, pid, 0, 0) == 0],
+        "moved": [fails(act) is None for act in (
+            lambda: os.link(DATABASE, HOME / "linked.db"), lambda: os.rename(DATABASE, HOME / "moved.db"),
+            lambda: os.unlink(DATABASE), lambda: DATABASE.write_bytes(b"x"))],
+        "shell": [command for command in (
+            f"cat {DATABASE}", f"umount {DATABASE}; cat {DATABASE}", f"umount -l {DATABASE}; cat {DATABASE}",
+            f"unshare -m sh -c 'umount {DATABASE}; cat {DATABASE}'",
+            f"unshare -Urm sh -c 'umount -l {DATABASE}; cat {DATABASE}; mkdir -p again; mount --bind {HOME} again; "
+            "cat again/wtb.db; mount -t tmpfs none /mnt; umount -l again'",
+            f"nsenter -t {runner} -m cat {DATABASE}", f"nsenter -t {parent} -m cat {DATABASE}",
+            f"nsenter -t {runner} -U -m cat {DATABASE}", f"mkdir -p again; mount --bind {HOME} again; cat again/wtb.db",
+        ) if shell(command)],
+        "disk": disk(),
+    }
+    return found
+
+
+def doubled(number):
+    return 2 * number
+
+
+def ordinary(ctx):
+    """What nodes do."""
+    (HERE / "beside.txt").write_text("beside")
+    (HERE / "beside.txt").rename(HERE / "renamed.txt")
+    (HOME / "mine").mkdir(exist_ok=True)
+    (HOME / "mine" / "file.txt").write_text("mine")
+    (HOME / "file.txt").write_text("mine")
+    for path in (HERE / "saver.sqlite", HOME / "saver.sqlite", ctx.workspace / "saver.sqlite"):
+        with sqlite3.connect(path) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("CREATE TABLE IF NOT EXISTS checkpoints (x)")
+            connection.execute("INSERT INTO checkpoints VALUES (1)")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for command in (["init", "-q", "."], ["add", "renamed.txt"], ["commit", "-qm", "one"], ["status", "-s"]):
+        subprocess.run([*git, *command], check=True, cwd=HERE / "repository", capture_output=True)
+    with tempfile.TemporaryDirectory() as copies:
+        shutil.copytree(HERE, f"{copies}/one", symlinks=True)
+        subprocess.run(["cp", "-r", HERE, f"{copies}/two"], check=True)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        numbers = pool.map(doubled, [1, 2])
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        server.accept()[0].send(b"x")
+        received = client.recv(1)
+    return {"numbers": numbers, "received": received.decode(), "files": sorted(os.listdir(HOME / "mine"))}
+
+
+def of_root(ctx):
+    """What nodes of root do."""
+    done = {}
+    (HERE / "owned").write_text("x")
+    os.chown(HERE / "owned", 12345, 12345)
+    done["owner"] = (HERE / "owned").stat().st_uid
+    (HERE / "owned").chmod(0o600)
+    done["read"] = (HERE / "owned").read_text()
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        done["low port"] = fails(lambda: server.bind(("127.0.0.1", 997)))
+    done["other user"] = subprocess.run(["id", "-u"], user=12345, group=12345, extra_groups=[], capture_output=True,
+                                        text=True, check=True).stdout.strip()
+    done["su"] = subprocess.run(["setpriv", "--reuid", "nobody", "--clear-groups", "id", "-un"], capture_output=True,
+                                text=True, check=True).stdout.strip()
+    return done
+
+
+@wf.node
+def spy(state, ctx):
+    os.makedirs(HERE / "repository", exist_ok=True)
+    (HERE / "repository" / "renamed.txt").write_text(os.urandom(8).hex())
+    found = {"around": around(ctx), "ordinary": fails(lambda: ordinary(ctx)) or ordinary(ctx)}
+    if os.geteuid() == 0:
+        found["root"] = of_root(ctx)
+    found["nested"] = fails(lambda: wtb.open(DATABASE))
+    with wtb.open(ctx.workspace / "own.db") as bench:
+        found["own"] = list(bench.sweeps())
+    (HERE / "found.json").write_text(json.dumps(found))
+    return {}
+
+
+wf.entry(spy)
+wf.edge(spy, END)
+'''
+NOTHING = {
+    "file": False,
+    "rows": None,
+    "log": None,
+    "names": [],
+    "links": [False, False],
+    "backups": [],
+    "processes": [],
+    "descriptors": [],
+    "traced": [],
+    "moved": [False] * 4,
+    "shell": [],
+    "disk": False,
+}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where any user may go."""
+    path = Path(tempfile.mkdtemp(prefix="wtb-walls-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+def run(folder: Path, project: Path, user: str, way: str, **environment: str) -> dict[str, Any]:
+    """Run the sweep twice with a hard link and a copy of the database in between, and return what the node found."""
+    wtb = f"{sys.executable} -m wtb"
+    command = (
+        f"cd {project} && {wtb} run sweep.yaml --quiet && ln -f .wtb/wtb.db .wtb/same.db && "
+        "ln -sf .wtb/wtb.db link.db && mkdir -p .wtb/backups && "
+        f"cp .wtb/wtb.db .wtb/backups/1001-20260101-000000.db && exec {wtb} run sweep.yaml --quiet"
+    )
+    if way == "forbidden":
+        command = without_namespaces(command, is_root=user == "root")
+    if user == "somebody" and os.getuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+        command = f"exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c {shlex.quote(command)}"
+        command = reachable(command, Path(sys.base_prefix))
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", command],
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},
+            "HOME": str(folder),
+            "PYTHONPATH": os.getcwd(),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads((project / "found.json").read_text())
+    return found
+
+
+@pytest.fixture
+def tried(folder: Path) -> Path:
+    project = folder / "project"
+    project.mkdir()
+    notice = HIDING_NOTICE.stat().st_size
+    (project / "spying.py").write_text(WAYS.replace("HIDDEN_BYTES", str(notice)))
+    (project / "sweep.yaml").write_text("workflow: spying:wf\ncases: [{id: one, input: {}}]\nvary: {spy: all}\n")
+    return project
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="walls are of Linux")
+@pytest.mark.parametrize("link", ["folder", "link"])
+@pytest.mark.parametrize("user", ["root", "somebody"])
+def test_a_node_finds_no_way_to_the_file_and_works_as_ever(folder: Path, tried: Path, user: str, link: str) -> None:
+    if user == "root" and os.getuid() != 0:
+        pytest.skip("this user is not root")
+    if link == "link":
+        (folder / "elsewhere").mkdir()
+        (tried / ".wtb").symlink_to(folder / "elsewhere")
+    found = run(folder, tried, user, "namespaces")
+    assert found["around"] == NOTHING
+    _check_work(found, user)
+    assert "is hidden from nodes" in found["nested"]
+    assert "WTB_WALLS=0" in found["nested"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="walls are of Linux")
+@pytest.mark.parametrize("user", ["root", "somebody"])
+def test_where_namespaces_are_forbidden_nothing_is_hidden_and_nodes_work(folder: Path, tried: Path, user: str) -> None:
+    if user == "root" and os.getuid() != 0:
+        pytest.skip("this user is not root")
+    found = run(folder, tried, user, "forbidden")
+    assert found["around"]["rows"] == 2
+    assert found["nested"] is None
+    _check_work(found, "in a user namespace")
+
+
+def _check_work(found: dict[str, Any], user: str) -> None:
+    assert found["ordinary"] == {"numbers": [2, 4], "received": "x", "files": ["file.txt"]}
+    assert found["own"] == []
+    if user == "root":
+        done = {"owner": 12345, "read": "x", "low port": None, "other user": "12345", "su": "nobody"}
+        assert found["root"] == done

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 NAMES = (
@@ -28,6 +28,9 @@ def is_credential(name: str) -> bool:
     return name in NAMES or name == PIPE or name.startswith("FLOWER_")
 
 
+HIDING_NOTICE = Path(__file__).with_name("hidden.txt")  # which nodes find where the file of a database is
+BACKUPS = "backups"  # the folder of copies, beside a database
+_COPY = re.compile(r"\d+-\d{8}-\d{6}\.(db|new)")
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=.")
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
@@ -70,14 +73,18 @@ def protect() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def guard(url: str) -> None:
+def guard(url: str, file: Path | None = None) -> None:
     """Note that this process works with a database: nodes that it starts are walled off if that is a server.
 
-    Its password may be in files and processes beside this one; a database that is a file is open to nodes.
+    Its password may be in files and processes beside this one. Of a database that is a file, nodes cannot read that.
+
+    Args:
+        url: The URL of the database.
+        file: The file of an SQLite database.
     """
     global _guarded
-    if url.startswith("sqlite") and (path := url.partition(":///")[2].partition("?")[0]) and path != ":memory:":
-        _files.add(os.path.abspath(path))
+    if file is not None:
+        _files.add(os.path.abspath(file))
     if not url.startswith("sqlite") and "://" in url and not _guarded:
         _guarded = True
         protect()
@@ -89,8 +96,39 @@ def is_guarded() -> bool:
 
 
 def database_files() -> list[str]:
-    """Return the SQLite files that this process works with, with those that SQLite keeps beside them."""
-    return [f"{path}{suffix}" for path in sorted(_files) for suffix in ("", "-wal", "-shm", "-journal")]
+    """Return the SQLite files that this process works with, by their real paths, whether or not they are there.
+
+    With those that SQLite keeps beside them, the copies that upgrades leave, and hard links in the same folder.
+    """
+    paths = []
+    for path in sorted({os.path.realpath(file) for file in _files}):
+        paths += [path, *(f"{path}{suffix}" for suffix in ("-wal", "-shm", "-journal")), *_other_names(path)]
+        with suppress(OSError), os.scandir(os.path.join(os.path.dirname(path), BACKUPS)) as entries:
+            paths += sorted(entry.path for entry in entries if _COPY.fullmatch(entry.name) and not entry.is_symlink())
+    return paths
+
+
+def _other_names(path: str) -> list[str]:
+    """Return the other names that a file has in its folder."""
+    try:
+        state = os.stat(path)
+        if state.st_nlink == 1:
+            return []
+        with os.scandir(os.path.dirname(path)) as entries:
+            same = [entry.path for entry in entries if entry.inode() == state.st_ino and entry.path != path]
+        return sorted(name for name in same if os.path.samestat(os.lstat(name), state))
+    except OSError:
+        return []
+
+
+def is_hidden_database(file: str) -> bool:
+    """Return whether this is a node process from which the file of a database is hidden."""
+    try:
+        return os.path.samestat(os.stat(file), os.stat(HIDING_NOTICE)) or os.path.samestat(
+            os.stat(file), os.stat(os.devnull)
+        )
+    except OSError:
+        return False
 
 
 def client_credentials() -> Path:

@@ -8,13 +8,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from wtb.core.errors import InputError, meant_or_known
 
 WRITABLE = "WTB_WRITABLE"
 WALLS = "WTB_WALLS"
 _NODES = ("writable", "walls")  # keys of [nodes]
+
+# What stands between nodes and an SQLite database: its file is hidden; that, and all that walls are; or nothing.
+Walls = Literal["database", "all", "none"]
+_NAMED_WALLS: dict[str, Walls] = {"database": "database", "1": "all", "0": "none"}
 
 
 @dataclass(frozen=True)
@@ -70,19 +74,21 @@ def writable_folders() -> list[str]:
     return [] if setting is None else [os.path.join(setting.file.parent, os.path.expanduser(one)) for one in folders]
 
 
-def has_walls() -> bool:
-    """Return whether nodes have walls although the database is a file: `walls` of `[nodes]`.
+def node_walls() -> Walls:
+    """Return what nodes cannot read or change, although the database is a file: `walls` of `[nodes]`.
 
-    WTB_WALLS, which is 1 or 0, overrides the setting. Raises InputError.
+    WTB_WALLS, which is 1, 0 or database, overrides the setting. Raises InputError.
     """
     named = os.environ.get(WALLS)
     if named is not None:
-        return named == "1"
+        if named not in _NAMED_WALLS:
+            raise InputError(f"{WALLS}={named!r:.100}: expected 1 (all walls), 0 (none) or database (the default)")
+        return _NAMED_WALLS[named]
     setting = find_setting("nodes")
-    walls = False if setting is None else table_of(setting, _NODES).get("walls", False)
-    if setting is not None and not isinstance(walls, bool):
-        raise InputError(f"{setting.file}: 'walls' of {setting.title} must be true or false")
-    return bool(walls)
+    walls = "database" if setting is None else table_of(setting, _NODES).get("walls", "database")
+    if setting is not None and not (isinstance(walls, bool) or walls == "database"):
+        raise InputError(f"{setting.file}: 'walls' of {setting.title} must be true, false or \"database\"")
+    return "database" if walls == "database" else "all" if walls else "none"
 
 
 def _at(file: Path, keys: tuple[str, ...]) -> Any:

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
-from wtb.config.credentials import DATABASE_URL, credential, guard
+from wtb.config.credentials import DATABASE_URL, credential, guard, is_hidden_database
 from wtb.config.stack_file import find_stack
 from wtb.config.urls import shown_url
 from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
@@ -119,7 +119,7 @@ class Database:
         self.scope = Scope()
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _engine(self.url, self.is_sqlite)
-        guard(url)
+        guard(url, self.path)
         weakref.finalize(self, self.engine.dispose)  # connections are closed, not just dropped
         self._announcer = Announcer()
         # A database in memory is one connection, so its transactions take turns.
@@ -659,6 +659,11 @@ def _connect_sqlite(file: str) -> sqlite3.Connection:
     Changes that are only in a log of before are read from that, if SQLite can.
     """
     path = Path(file)
+    if is_hidden_database(file):
+        raise InputError(
+            f"database {shown_url(f'sqlite:///{file}')} is hidden from nodes: use another one, such as a file in the "
+            "workspace; or set `walls = false` below [nodes] in wtb.toml, or WTB_WALLS=0, where the sweep is run"
+        )
     if not path.is_file() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return sqlite3.connect(file, timeout=_BUSY_S, check_same_thread=False)
     log = path.with_name(f"{path.name}-wal")

@@ -159,5 +159,6 @@ SetupHead = TypedDict(
         "async": NotRequired[bool],
         "directory": NotRequired[str],
         "mark": NotRequired[str],
+        "hidden": NotRequired[Sequence[str]],
     },
 )

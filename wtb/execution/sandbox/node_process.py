@@ -25,7 +25,7 @@ from wtb.core.serialization.plain_json import storable
 from wtb.execution.sandbox.deadlines import Clock
 from wtb.execution.sandbox.framing import Frame, Inbox, packed
 from wtb.execution.sandbox.heads import SetupHead
-from wtb.execution.sandbox.launch.launching import launch_of, start
+from wtb.execution.sandbox.launch.launching import files_to_hide, launch_of, start
 from wtb.execution.sandbox.launch.process_tags import kill_process
 from wtb.execution.sandbox.output import Output
 from wtb.store.files.handover import OUTBOX, Handover
@@ -145,7 +145,7 @@ class NodeProcess:
         for descriptor in self._names:
             os.set_blocking(descriptor, False)
             self._poll.register(descriptor, select.POLLIN)
-        own = {"directory": str(self.directory), "mark": self._mark.hex()}
+        own = {"directory": str(self.directory), "mark": self._mark.hex(), "hidden": files_to_hide()}
         self._setup = packed("setup", {**setup.head, **own})
         self._unsent = _NOTHING
 

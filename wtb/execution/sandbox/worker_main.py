@@ -41,6 +41,7 @@ from wtb.execution.engine.working_directory import Entered
 from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.deadlines import COROUTINE, FILES, NODE
 from wtb.execution.sandbox.framing import Channel, Frame
+from wtb.execution.sandbox.launch.hidden_database import HiddenFiles
 from wtb.store.files.handover import OUTBOX, Outbox
 from wtb.store.files.shared_store import store_at
 from wtb.store.files.workspaces import Bounds, Workspaces
@@ -62,6 +63,9 @@ def main(descriptor: int) -> None:
     setup = channel.receive()
     if setup is None:
         return
+    hidden = HiddenFiles(
+        setup.head.get("hidden", ())
+    )  # before anything of the user's is imported, or a thread is started
     shared = setup.head["places"] > 1
     if shared or "draft" in setup.head:  # which may be shared once the runner knows what it is
         from wtb.authoring.code.event_loop import see_own_tasks_only
@@ -82,7 +86,7 @@ def main(descriptor: int) -> None:
         serve_preparation(channel, setup.head)
         return
     try:
-        worker = Worker(channel, setup.head)
+        worker = Worker(channel, setup.head, hidden)
     except WTBError as error:
         channel.send("refused", str(error))
         return
@@ -98,7 +102,7 @@ def main(descriptor: int) -> None:
 class Worker:
     """What a node process holds while it lives."""
 
-    def __init__(self, channel: Channel, setup: SetupHead) -> None:
+    def __init__(self, channel: Channel, setup: SetupHead, hidden: HiddenFiles) -> None:
         self.description: CodeDescription | None = None
         if "draft" in setup:
             from wtb.execution.engine.description import described
@@ -125,7 +129,8 @@ class Worker:
             warm_up(workflow, self._engine, self._surroundings)
         self._mark = bytes.fromhex(setup["mark"])
         self._growth: int = setup["growth"]
-        self._condition = Condition(self._growth)
+        self._hidden = hidden
+        self._condition = Condition(self._growth, hidden)
 
     def serve(self) -> None:
         while (frame := self._channel.receive()) is not None:
@@ -147,7 +152,7 @@ class Worker:
         from wtb.execution.sandbox.shared.routed_output import leave_output
 
         leave_output()
-        self._condition = Condition(self._growth)
+        self._condition = Condition(self._growth, self._hidden)
 
     def _make_all(self, frame: Frame) -> None:
         """Make several attempts in order, each with an answer of its own. Those that are left are said to be so."""
@@ -181,7 +186,8 @@ class Worker:
         shared = Shared(self._engine, self._params, self._surroundings)
         loop = self._calls.caller().loop_thread()
         server = SharedServer(self._channel, shared, loop, lambda: self._condition.is_poor(), places, is_async=is_async)
-        self._condition = Condition(self._growth)  # what the server has put in the place of Python's own is no change
+        # What the server has put in the place of Python's own is no change.
+        self._condition = Condition(self._growth, self._hidden)
         server.serve()
 
     def _scored(self, made: list[Score]) -> None:
@@ -247,10 +253,14 @@ def _flush_output() -> None:
 
 
 class Condition:
-    """Whether this process is still fit for another attempt. `growth`: bytes by which it may grow."""
+    """Whether this process is still fit for another attempt.
 
-    def __init__(self, growth: int) -> None:
+    growth: Bytes by which it may grow. hidden: What user code must not read.
+    """
+
+    def __init__(self, growth: int, hidden: HiddenFiles) -> None:
         self._growth = growth
+        self._hidden = hidden
         self._first: int | None = None
         self._streams = _standard_streams()
         self._used = _what_is_used()
@@ -262,9 +272,12 @@ class Condition:
 
     def is_poor(self) -> bool:
         """Whether it has grown too much since the first time it was asked, or user code has changed what others need:
-        its output, what WTB itself uses, or an alarm that would go off in somebody else's attempt.
+        its output, what WTB itself uses, or an alarm that would go off in somebody else's attempt. Or what is to be
+        hidden can be read.
         """
         if self._has_grown() or _standard_streams() != self._streams or _what_is_used() != self._used:
+            return True
+        if self._hidden.are_bare():
             return True
         return signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0)
 

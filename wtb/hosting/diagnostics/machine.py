@@ -12,19 +12,20 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import sqlalchemy as sa
 
 from wtb.authoring.code.import_paths import registered
 from wtb.config.distribution import NAME, TAKEN, pip_install, rival
-from wtb.config.project_settings import has_walls
+from wtb.config.project_settings import node_walls
 from wtb.core.documents.administration import CheckDocument, DoctorDocument
 from wtb.core.errors import WTBError
 from wtb.core.serialization.plain_json import iso
 from wtb.core.texts import bytes_of, plural
 from wtb.core.version import __version__
 from wtb.execution.runtime.cleanup import clean
-from wtb.execution.sandbox.launch import walls
+from wtb.execution.sandbox.launch import hidden_database, walls
 from wtb.hosting.diagnostics.finding import check
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
@@ -82,8 +83,7 @@ def _system() -> CheckDocument:
 
 def _walls() -> CheckDocument:
     """Check how node processes are kept from the database's credentials and from code, by a process that tries it."""
-    tried = subprocess.run([sys.executable, "-I", walls.__file__], capture_output=True, text=True, check=False)
-    way, _, writing = tried.stdout.strip().partition(" ")
+    way, _, writing = _tried(walls).partition(" ")
     means = {"namespaces": "by namespaces", "landlock": "by Landlock"}.get(way)
     fix = "allow user namespaces, or use a kernel that has Landlock (5.13 or newer)"
     if means is None:
@@ -96,16 +96,33 @@ def _walls() -> CheckDocument:
 
 
 def _file_walls() -> CheckDocument:
-    """Check whether nodes can read an SQLite database, by a process that tries the walls."""
-    name = "nodes and its file"
-    if not has_walls():
-        advice = "set `walls = true` below [nodes] in wtb.toml, or use PostgreSQL (`wtb up`)"
-        return check(name, f"nodes can read the database, with the rows of all sessions; {advice}", ok=True)
-    tried = subprocess.run([sys.executable, "-I", walls.__file__], capture_output=True, text=True, check=False)
-    if tried.stdout.startswith(("namespaces", "landlock")):
+    """Check whether nodes can read an SQLite database, by a process that tries the walls that are set."""
+    name, wanted = "nodes and its file", node_walls()
+    open_to_all = "nodes can read the database, with the rows of all sessions"
+    if wanted == "none":
+        advice = 'because `walls` is false; set `walls = "database"` or `walls = true` below [nodes] in wtb.toml'
+        return check(name, f"{open_to_all}, {advice}", ok=True)
+    if wanted == "database":
+        if _tried(hidden_database).startswith("hidden"):
+            return check(name, "nodes cannot read the database: its file is hidden by a mount namespace", ok=True)
+        return check(name, f"{open_to_all}, because {_WHY_BARE}", ok=True)
+    if _tried(walls).startswith(("namespaces", "landlock")):
         return check(name, "nodes cannot read the database", ok=True)
     fix = "allow user namespaces, use a kernel that has Landlock (5.13 or newer), or set `walls = false`"
     return check(name, "`walls` is set, but this system has none: nodes can read the database", fix, ok=False)
+
+
+_WHY_BARE = (
+    "this system lets the user make no mount namespace. Allow user namespaces (sysctl user.max_user_namespaces, "
+    "kernel.apparmor_restrict_unprivileged_userns), give a container SYS_ADMIN, set `walls = true` below [nodes] in "
+    "wtb.toml if the kernel has Landlock, or use PostgreSQL (`wtb up`)"
+)
+
+
+def _tried(wall: ModuleType) -> str:
+    """Return what a process prints that tries a wall."""
+    command = [sys.executable, "-I", str(wall.__file__)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _database(url: str) -> Iterator[CheckDocument]:

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from wtb.config.credentials import client_credentials, database_files, is_credential, is_guarded
-from wtb.config.project_settings import has_walls, writable_folders
+from wtb.config.project_settings import node_walls, writable_folders
 from wtb.config.stack_file import HOME, OPEN, SECRET
 from wtb.core.ids import new_id
 from wtb.core.serialization.user_modules import folder_of_modules, search_path
@@ -86,7 +86,15 @@ def launch_of(
 
 def is_walled() -> bool:
     """Return whether node processes of this process have walls: where the database is a server, or settings say so."""
-    return is_guarded() or has_walls()
+    return is_guarded() or node_walls() == "all"
+
+
+def files_to_hide() -> list[str]:
+    """Return what node processes hide from user code before they import it: files of SQLite databases, by default.
+
+    Those with all walls start with these, and hide the files by them.
+    """
+    return database_files() if not is_guarded() and node_walls() == "database" else []
 
 
 def _project_walls(folder: str, workspaces: Workspaces | None) -> tuple[tuple[Hidden, ...], tuple[Opened, ...]]:

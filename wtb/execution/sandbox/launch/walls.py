@@ -33,9 +33,10 @@ from wtb.execution.sandbox.launch.read_only import (
 Way = Literal["namespaces", "landlock", "none"]
 
 _CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x00020000  # linux/sched.h
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 0x20, 0x1000  # linux/mount.h
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, MS_BIND = 1, 2, 4, 0x20, 0x1000  # linux/mount.h
+_MS_REC, _MS_SLAVE = 0x4000, 1 << 19
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 38, 47, 4  # linux/prctl.h
-_CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
+CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
 _MOST_CAPABILITIES = 64
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # of all architectures that have them
 _WRITE_FILE, _READ_FILE = 1 << 1, 1 << 2  # linux/landlock.h
@@ -106,9 +107,9 @@ def raise_walls(hidden: Sequence[Hidden], places: ReadOnly = NOTHING_CLOSED, ope
         if _place(os.path.dirname(path)) != known:
             raise Displaced(f"{os.path.dirname(path)} is not the directory that it was")
     libc = ctypes.CDLL(None, use_errno=True)
-    everything = [*(one for one, _, _ in hidden), *(_block_devices() if os.geteuid() == 0 else ())]
+    everything = [*(one for one, _, _ in hidden), *(block_devices() if os.geteuid() == 0 else ())]
     with contextlib.suppress(OSError):
-        _enter_namespaces(libc)
+        enter_namespaces(libc)
         is_read_only = False
         with _descriptors(opened) as kept:
             with contextlib.suppress(OSError):  # Linux before 5.12
@@ -120,7 +121,7 @@ def raise_walls(hidden: Sequence[Hidden], places: ReadOnly = NOTHING_CLOSED, ope
                 _open_again(libc, path, descriptor, writable=writable)
             for path in everything if opened else ():
                 if os.path.isdir(path):
-                    _close_for_writing(libc, path)
+                    close_for_writing(libc, path)
         _give_up_capabilities(libc)
         return Raised("namespaces", is_read_only)
     try:
@@ -129,7 +130,7 @@ def raise_walls(hidden: Sequence[Hidden], places: ReadOnly = NOTHING_CLOSED, ope
         return Raised("none", read_only=False)
     try:
         _give_up_capabilities(libc)
-        _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0))
+        checked(libc.syscall(_RESTRICT_SELF, ruleset, 0))
     except OSError:
         return Raised("none", read_only=False)
     finally:
@@ -146,7 +147,7 @@ def _place(folder: str) -> list[int]:
     return [found.st_dev, found.st_ino]
 
 
-def _checked(result: int) -> int:
+def checked(result: int) -> int:
     """The result of a call. Raises OSError where it says that it failed."""
     if result < 0:
         number = ctypes.get_errno()
@@ -154,15 +155,32 @@ def _checked(result: int) -> int:
     return result
 
 
-def _block_devices() -> Iterator[str]:
+def block_devices() -> Iterator[str]:
     """Disks as root may read them, whatever lies over their files."""
     with contextlib.suppress(OSError):
         yield from (path for name in os.listdir(_BLOCK_DEVICES) if os.path.exists(path := f"/dev/{name}"))
 
 
+def enter_namespaces(libc: ctypes.CDLL) -> None:
+    """Enter a user and a mount namespace, wholly or not at all. Raises OSError.
+
+    Some systems let a process make them and then forbid what makes them of use: there it would be left without a user.
+    So another process tries first.
+    """
+    if (trying := os.fork()) == 0:
+        with contextlib.suppress(OSError):
+            _enter_namespaces(libc)
+            checked(libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None))
+            os._exit(0)
+        os._exit(1)
+    if os.waitpid(trying, 0)[1] != 0:
+        raise OSError("this system does not let processes use namespaces")
+    _enter_namespaces(libc)
+
+
 def _enter_namespaces(libc: ctypes.CDLL) -> None:
     user, group = os.geteuid(), os.getegid()
-    _checked(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
+    checked(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
         try:
@@ -191,34 +209,42 @@ def _cover(libc: ctypes.CDLL, path: str, *, passed: bool) -> None:
     target = os.fsencode(path)
     if os.path.isdir(path):
         flags = _MS_NOSUID | _MS_NODEV | (0 if passed else _MS_RDONLY)
-        _checked(libc.mount(b"none", target, b"tmpfs", flags, b"size=64k,mode=" + (b"711" if passed else b"000")))
+        checked(libc.mount(b"none", target, b"tmpfs", flags, b"size=64k,mode=" + (b"711" if passed else b"000")))
     elif os.path.exists(path):
-        _checked(libc.mount(b"/dev/null", target, None, _MS_BIND, None))
+        checked(libc.mount(b"/dev/null", target, None, MS_BIND, None))
 
 
 def _open_again(libc: ctypes.CDLL, path: str, descriptor: int, *, writable: bool) -> None:
     """Lay a directory over its path, as it was before that was covered."""
     os.makedirs(path, exist_ok=True)
-    _checked(libc.mount(b"/proc/self/fd/%d" % descriptor, os.fsencode(path), None, _MS_BIND, None))
+    checked(libc.mount(b"/proc/self/fd/%d" % descriptor, os.fsencode(path), None, MS_BIND, None))
     if not writable:
-        _close_for_writing(libc, path)
+        close_for_writing(libc, path)
 
 
-def _close_for_writing(libc: ctypes.CDLL, path: str) -> None:
+def close_for_writing(libc: ctypes.CDLL, path: str) -> None:
     """Make a mount read-only. The flags that it has stay, since a namespace may not take them away."""
     flags = os.statvfs(path).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
-    _checked(libc.mount(None, os.fsencode(path), None, flags | _MS_REMOUNT | _MS_BIND | _MS_RDONLY, None))
+    checked(libc.mount(None, os.fsencode(path), None, flags | _MS_REMOUNT | MS_BIND | _MS_RDONLY, None))
 
 
 def _give_up_capabilities(libc: ctypes.CDLL) -> None:
     """Leave nothing by which a mount could be taken away, for this process and whatever it starts."""
-    _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     for number in range(_MOST_CAPABILITIES):
         if libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) < 0:  # it may not, or there are no more
             break
+    give_up_privileges(libc)
+
+
+def give_up_privileges(libc: ctypes.CDLL) -> None:
+    """Leave this process without capabilities, which no program that it starts has then either.
+
+    Programs whose files have capabilities still start, without these. Where root is, it gets them back with a program.
+    """
+    checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    header, nothing = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
-    _checked(libc.capset(header, nothing))
+    header, nothing = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    checked(libc.capset(header, nothing))
 
 
 def _ruleset(libc: ctypes.CDLL, hidden: Sequence[str], places: ReadOnly, opened: Sequence[Opened]) -> int:
@@ -227,13 +253,13 @@ def _ruleset(libc: ctypes.CDLL, hidden: Sequence[str], places: ReadOnly, opened:
     """
     if platform.machine() == "alpha":  # where other numbers stand for these calls
         raise OSError
-    version = _checked(libc.syscall(_CREATE_RULESET, None, 0, 1))
+    version = checked(libc.syscall(_CREATE_RULESET, None, 0, 1))
     refer = _REFER if version >= _VERSION_OF_REFER else 0  # else nothing could be moved between directories
     truncate = _TRUNCATE if version >= _VERSION_OF_TRUNCATE else 0
     write = _WRITE_FILE | truncate
     change = write | _CHANGE_FOLDER | refer  # what is moved may be read where it is then
     attributes = _Ruleset(_READ_FILE | change)
-    ruleset = _checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0))
+    ruleset = checked(libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0))
     try:
         for path, _ in beside(hidden):
             with contextlib.suppress(OSError):  # it is gone
@@ -253,7 +279,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: str, access: int) -> None:
     descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         rule = _PathBeneath(access, descriptor)
-        _checked(libc.syscall(_ADD_RULE, ruleset, 1, ctypes.byref(rule), 0))
+        checked(libc.syscall(_ADD_RULE, ruleset, 1, ctypes.byref(rule), 0))
     finally:
         os.close(descriptor)
 
