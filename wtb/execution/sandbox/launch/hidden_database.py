@@ -55,6 +55,7 @@ class HiddenFiles:
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
         self.are_hidden = False
+        self._notice = os.stat(HIDING_NOTICE) if self.paths else None
         if sys.platform == "linux" and self.paths:
             with contextlib.suppress(OSError):
                 _hide(ctypes.CDLL(None, use_errno=True), [path for path in self.paths if os.path.isfile(path)])
@@ -62,14 +63,14 @@ class HiddenFiles:
 
     def are_bare(self) -> bool:
         """Return whether one of them can be read by now: it was created, or replaced by another file, outside."""
-        return self.are_hidden and any(_is_bare(path) for path in self.paths)
+        return self.are_hidden and any(self._is_bare(path) for path in self.paths)
 
-
-def _is_bare(path: str) -> bool:
-    try:
-        return not os.path.samestat(os.stat(path), os.stat(HIDING_NOTICE))
-    except OSError:
-        return False
+    def _is_bare(self, path: str) -> bool:
+        try:
+            state = os.stat(path)
+        except OSError:
+            return False
+        return self._notice is not None and not os.path.samestat(state, self._notice)
 
 
 def _hide(libc: ctypes.CDLL, paths: Sequence[str]) -> None:
