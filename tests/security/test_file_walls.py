@@ -290,7 +290,7 @@ def spy(state, ctx):
     os.makedirs(HERE / "repository", exist_ok=True)
     (HERE / "repository" / "renamed.txt").write_text(os.urandom(8).hex())
     found = {"around": around(ctx), "ordinary": ordinary(ctx)}
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and "4294967295" in open("/proc/self/uid_map").read():
         found["root"] = of_root(ctx)
     found["nested"] = fails(lambda: wtb.open(DATABASE))
     with wtb.open(ctx.workspace / "own.db") as bench:

@@ -82,10 +82,9 @@ def _hide(libc: ctypes.CDLL, paths: Sequence[str]) -> None:
         raise OSError
     else:
         enter_namespaces(libc)
-    source = os.fspath(HIDING_NOTICE)
     for path in paths:
-        checked(libc.mount(os.fsencode(source), os.fsencode(path), None, MS_BIND, None))
-        if source != path:
+        with contextlib.suppress(FileNotFoundError):  # it was removed just now
+            checked(libc.mount(os.fsencode(HIDING_NOTICE), os.fsencode(path), None, MS_BIND, None))
             close_for_writing(libc, path)
     for path in block_devices() if os.geteuid() == 0 else ():
         checked(libc.mount(b"/dev/null", os.fsencode(path), None, MS_BIND, None))

@@ -168,11 +168,12 @@ def enter_namespaces(libc: ctypes.CDLL) -> None:
     So another process tries first.
     """
     if (trying := os.fork()) == 0:
-        with contextlib.suppress(OSError):
+        try:
             _enter_namespaces(libc)
             checked(libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None))
             os._exit(0)
-        os._exit(1)
+        finally:
+            os._exit(1)
     if os.waitpid(trying, 0)[1] != 0:
         raise OSError("this system does not let processes use namespaces")
     _enter_namespaces(libc)
