@@ -162,8 +162,10 @@ wf = Workflow("spy")
 
 
 def has_rows(path):
-    """Whether a file is more than nothing, and no notice."""
+    """Whether this is a database that can be read; pipes are not, which would wait for something to read."""
     try:
+        if not os.path.isfile(path):
+            return False
         with open(path, "rb") as file:
             return file.read(6) == b"SQLite"
     except OSError:
@@ -217,9 +219,7 @@ def around(ctx):
         "processes": [path for pid in others for path in (f"/proc/{pid}/root{DATABASE}", f"/proc/{pid}/cwd/.wtb/wtb.db")
                       if has_rows(path)],
         "descriptors": [path for pid in (*others, "self") for path in glob.glob(f"/proc/{pid}/fd/*")
-                        if pid != "self" and has_rows(path)  # reading its own pipes takes for ever
-                        or os.path.isfile(path) and has_rows(path)
-                        or has_rows(f"{path}/.wtb/wtb.db") or has_rows(f"{path}{DATABASE}")],
+                        if any(map(has_rows, (path, f"{path}/.wtb/wtb.db", f"{path}{DATABASE}")))],
         "traced": [pid for pid in others if libc.ptrace(16, pid, 0, 0) == 0],
         "moved": [fails(act) is None for act in (
             lambda: os.link(DATABASE, HOME / "linked.db"), lambda: os.rename(DATABASE, HOME / "moved.db"),
@@ -352,7 +352,7 @@ def run(folder: Path, project: Path, user: str, way: str, **environment: str) ->
         },
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=400,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads((project / "found.json").read_text())

@@ -12,7 +12,7 @@ def without_namespaces(command: str, *, is_root: bool) -> str:
     """The command where nobody may make a namespace, as in a container."""
     if not is_root:
         command = f"exec setpriv --ambient-caps -all --inh-caps -all sh -c {shlex.quote(command)}"
-    command = f"echo 0 > /proc/sys/user/max_user_namespaces && {command}"
+    command = f"for kind in user mnt; do echo 0 > /proc/sys/user/max_${{kind}}_namespaces; done && {command}"
     user = "--map-root-user" if is_root else "--map-current-user --keep-caps"
     return f"exec unshare --user {user} sh -c {shlex.quote(command)}"
 
