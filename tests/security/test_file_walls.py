@@ -220,7 +220,7 @@ def around(ctx):
                       if has_rows(path)],
         "descriptors": [path for pid in (*others, "self") for path in glob.glob(f"/proc/{pid}/fd/*")
                         if any(map(has_rows, (path, f"{path}/.wtb/wtb.db", f"{path}{DATABASE}")))],
-        "traced": [pid for pid in others if libc.ptrace(16, pid, 0, 0) == 0],
+        "traced": [pid for pid in others if traces(pid)],
         "moved": [fails(act) is None for act in (
             lambda: os.link(DATABASE, HOME / "linked.db"), lambda: os.rename(DATABASE, HOME / "moved.db"),
             lambda: os.unlink(DATABASE), lambda: DATABASE.write_bytes(b"x"))],
@@ -235,6 +235,14 @@ def around(ctx):
         "disk": disk(),
     }
     return found
+
+
+def traces(pid):
+    """Whether a process can be traced, which then runs on."""
+    if libc.ptrace(16, pid, 0, 0) != 0:
+        return False
+    os.waitpid(pid, 0x40000000)
+    return libc.ptrace(17, pid, 0, 0) == 0
 
 
 def doubled(number):
@@ -328,13 +336,18 @@ def folder() -> Iterator[Path]:
 
 
 def run(folder: Path, project: Path, user: str, way: str, **environment: str) -> dict[str, Any]:
-    """Run the sweep twice with a hard link and a copy of the database in between, and return what the node found."""
+    """Run the sweep, and again with a hard link and a copy of the database. Returns what the node found.
+
+    Where its log can be read, too, that counts as code, and has changed the second time.
+    """
     wtb = f"{sys.executable} -m wtb"
-    command = (
-        f"cd {project} && {wtb} run sweep.yaml --quiet && ln -f .wtb/wtb.db .wtb/same.db && "
+    once = f"cd {project} && {wtb} run sweep.yaml --quiet"
+    twice = (
+        f"{once} && ln -f .wtb/wtb.db .wtb/same.db && "
         "ln -sf .wtb/wtb.db link.db && mkdir -p .wtb/backups && "
         f"cp .wtb/wtb.db .wtb/backups/1001-20260101-000000.db && exec {wtb} run sweep.yaml --quiet"
     )
+    command = once if way == "forbidden" else twice
     if way == "forbidden":
         command = without_namespaces(command, is_root=user == "root")
     if user == "somebody" and os.getuid() == 0:
@@ -391,8 +404,8 @@ def test_where_namespaces_are_forbidden_nothing_is_hidden_and_nodes_work(folder:
     if user == "root" and os.getuid() != 0:
         pytest.skip("this user is not root")
     found = run(folder, tried, user, "forbidden")
-    assert found["around"]["rows"] == 2
-    assert found["nested"] is None
+    assert found["around"]["rows"] == 1
+    assert "is hidden from nodes" not in str(found["nested"])
     _check_work(found, "in a user namespace")
 
 
