@@ -223,7 +223,7 @@ def around(ctx):
         "traced": [pid for pid in others if traces(pid)],
         "moved": [fails(act) is None for act in (
             lambda: os.link(DATABASE, HOME / "linked.db"), lambda: os.rename(DATABASE, HOME / "moved.db"),
-            lambda: os.unlink(DATABASE), lambda: DATABASE.write_bytes(b"x"))],
+            lambda: os.unlink(DATABASE), lambda: DATABASE.write_bytes(b"x")) if "BREAKS" in os.environ],
         "shell": [command for command in (
             f"cat {DATABASE}", f"umount {DATABASE}; cat {DATABASE}", f"umount -l {DATABASE}; cat {DATABASE}",
             f"unshare -m sh -c 'umount {DATABASE}; cat {DATABASE}'",
@@ -335,7 +335,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def run(folder: Path, project: Path, user: str, way: str, **environment: str) -> dict[str, Any]:
+def run(folder: Path, project: Path, user: str, way: str) -> dict[str, Any]:
     """Run the sweep, and again with a hard link and a copy of the database. Returns what the node found.
 
     Where its log can be read, too, that counts as code, and has changed the second time.
@@ -361,7 +361,7 @@ def run(folder: Path, project: Path, user: str, way: str, **environment: str) ->
             **{name: value for name, value in os.environ.items() if not name.startswith(("WTB_", "XDG_"))},
             "HOME": str(folder),
             "PYTHONPATH": os.getcwd(),
-            **environment,
+            **({"BREAKS": "the database, unless it is hidden"} if way == "namespaces" else {}),
         },
         capture_output=True,
         text=True,
@@ -405,7 +405,7 @@ def test_where_namespaces_are_forbidden_nothing_is_hidden_and_nodes_work(folder:
         pytest.skip("this user is not root")
     found = run(folder, tried, user, "forbidden")
     assert found["around"]["rows"] == 1
-    assert "is hidden from nodes" not in str(found["nested"])
+    assert found["nested"] is None
     _check_work(found, "in a user namespace")
 
 
