@@ -66,6 +66,7 @@ from wtb.config.run_options import (
 from wtb.config.validation_messages import expected, lines, problem
 from wtb.config.yaml_reader import Document, Loc, Located, parse, read
 from wtb.core.errors import InputError, describe, meant_or_known
+from wtb.core.factors.factors import levels_of
 from wtb.core.scoring.failure_scores import KINDS
 from wtb.core.scoring.judgement import BY_HAND
 from wtb.core.scoring.scales import ON_FAILURE, OnFailure, failure_score
@@ -97,6 +98,8 @@ def _variant(item: object) -> object:
     if item.get("with") is not None and item.get("of") is not None:
         raise problem("both 'with' and 'of'; expected one of them")
     own = {key: item[key] for key in ("name", "with", "of") if key in item}
+    if levels := levels_of(item):  # a grid point, as it is stored
+        return own | {"params": stored(levels), "levels": levels}
     return own | {"params": stored({key: value for key, value in item.items() if key not in own})}
 
 
@@ -169,13 +172,15 @@ class VariantRef(Strict):
     """One variant of a varied node.
 
     With `source` (an import path), `of` (the variant it derives from) or `params` the sweep makes it;
-    otherwise it is the workflow's own of that name.
+    otherwise it is the workflow's own of that name. levels: of a grid point, whose parameters they are, in declared
+    order.
     """
 
     name: Name
     source: Annotated[str, BeforeValidator(import_path)] | None = Field(default=None, validation_alias="with")
     of: VariantName | None = None
     params: dict[str, Any] = {}
+    levels: dict[str, Any] = {}
 
     @property
     def is_own(self) -> bool:
@@ -185,7 +190,9 @@ class VariantRef(Strict):
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
         extra = {"with": self.source, "of": self.of}
-        return {"name": self.name} | {key: text for key, text in extra.items() if text} | self.params
+        made = {"name": self.name} | {key: text for key, text in extra.items() if text}
+        # As pairs, since PostgreSQL keeps no order of keys.
+        return made | ({"levels": [list(pair) for pair in self.levels.items()]} if self.levels else self.params)
 
 
 class EvaluatorRef(Strict):

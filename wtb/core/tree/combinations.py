@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wtb.core.errors import InputError, meant_or_known
+from wtb.core.factors.factors import labels_of
 
 Loc = tuple[str | int, ...]
 # Puts the place (file and line, or key) before a problem; `Located.problem` is one.
@@ -43,8 +44,8 @@ Mode = Literal["grid", "one-at-a-time"] | Random | Sequence[Mapping[str, str]]
 
 
 def in_words(choices: Mapping[str, str]) -> str:
-    """`retrieve=bm25 answer=terse`."""
-    return " ".join(f"{node}={variant}" for node, variant in choices.items()) or AS_IS
+    """`retrieve=bm25 answer=terse`; a grid point by its levels: `answer.model=mini answer.temperature=0`."""
+    return " ".join(f"{key}={label}" for key, label in labels_of(choices).items()) or AS_IS
 
 
 class Combinations:

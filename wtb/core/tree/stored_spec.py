@@ -126,7 +126,8 @@ class StoredSpec(TypedDict, total=False):
     """What a sweep was submitted with.
 
     cases: a file or import path, or "inline". vary: node -> "all" or its variants as the sweep file has them, each with
-    its parameters. fork_variants: node -> variants in the same form, which people made for forks. evaluate: name ->
+    its parameters; a grid point has `levels`, pairs of parameter and level, instead (`factors_of` reads them).
+    fork_variants: node -> variants in the same form, which people made for forks. evaluate: name ->
     options, of each evaluator. baseline_row: the combination that is the baseline. data: what the check of its cases
     found. sample: how many of its cases were drawn at random. approval: the
     modes that apply, of the sweep or its workflow; missing if only nodes ask. served: a server runs it itself.

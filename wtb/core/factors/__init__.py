@@ -1,0 +1,1 @@
+"""Factors: parameters of nodes that a sweep varies, and their levels."""

@@ -1,0 +1,68 @@
+"""How a parameter names a file: `file://PATH` as people write it, `file://PATH#SHA256` once its text was read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+SCHEME: Final = "file://"
+_REFERENCE = re.compile(r"file://(.+)#([0-9a-f]{64})", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class FileReference:
+    """A file by its path, as the sweep file has it, and the SHA-256 of its text in UTF-8."""
+
+    path: str
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.path}#{self.sha256}"
+
+
+def names_file(value: object) -> bool:
+    """Return whether a parameter's value names a file, read or not."""
+    return isinstance(value, str) and value.startswith(SCHEME)
+
+
+def file_reference(value: object) -> FileReference | None:
+    """Return the file that a value refers to, if its text was read; None for any other value."""
+    match = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+    return None if match is None else FileReference(match[1], match[2])
+
+
+def sha256_of(text: str) -> str:
+    """Return the SHA-256 of a text in UTF-8, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def with_texts(value: Any, texts: Mapping[str, str]) -> Any:
+    """Return plain data with the text in place of each reference to a file.
+
+    Args:
+        value: Parameters, or a part of them.
+        texts: The texts by SHA-256.
+
+    Returns:
+        The same data; parts without a reference are not copied.
+    """
+
+    def text(named: str) -> str:
+        reference = file_reference(named)
+        return named if reference is None else texts[reference.sha256]
+
+    return replace_files(value, text) if texts else value
+
+
+def replace_files(value: Any, change: Callable[[str], Any]) -> Any:
+    """Return plain data with the result of `change` in place of each text that names a file, at any depth."""
+    if names_file(value):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: replace_files(part, change) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [replace_files(part, change) for part in value]
+    return value
