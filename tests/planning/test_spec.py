@@ -290,8 +290,8 @@ def test_two_variants_of_one_name_are_refused() -> None:
     [
         ({}, "'vary' is an empty mapping; expected at least one entry"),
         ({"a": []}, "'vary.a' is an empty list; expected at least one entry"),
-        ({"a": "al"}, "'vary.a' is 'al'; expected the word 'all' or a list of variants"),
-        ({"a": None}, "'vary.a' is nothing; expected the word 'all' or a list of variants"),
+        ({"a": "al"}, "'vary.a' is 'al'; expected the word 'all', a list of variants or a grid"),
+        ({"a": None}, "'vary.a' is nothing; expected the word 'all', a list of variants or a grid"),
         ({"a": [3]}, "'vary.a[0]' is 3; expected the name of a variant, an import path"),
         ({"a": [{"k": 3}]}, "'vary.a[0]' has no 'name'; expected the name of the variant"),
         ({"a": [{"name": 3}]}, "'vary.a[0].name' is 3; expected a name"),

@@ -115,6 +115,38 @@ class Variant:
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         return len(positional) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
+    @property
+    def parameters(self) -> tuple[Mapping[str, inspect.Parameter], bool]:
+        """The parameters that it can be given by name, and whether it takes any others.
+
+        Raises InputError if it cannot have parameters.
+        """
+        every = inspect.signature(self.fn).parameters.values()
+        return {p.name: p for p in every if p.kind is p.KEYWORD_ONLY}, any(p.kind is p.VAR_KEYWORD for p in every)
+
+    def parameter_problems(self, where: str, name: str, values: Sequence[Any]) -> list[tuple[int | None, str]]:
+        """Check values of one of its parameters.
+
+        Args:
+            where: What messages begin with.
+            name: The parameter's name.
+            values: Values that it is to have.
+
+        Returns:
+            What is wrong: the position of the value, None for all of them, and a line.
+        """
+        try:
+            known, takes_any = self.parameters
+        except InputError as error:
+            return [(None, f"{where}: {text}") for text in error.problems]
+        if name not in known:
+            takes = ", ".join(known) or "none"
+            text = f"{where}: takes no parameter {name!r}{did_you_mean(name, known)} (it takes: {takes})"
+            return [] if takes_any else [(None, text)]
+        return [
+            (number, text) for number, value in enumerate(values) for text in _type_problem(where, self.fn, name, value)
+        ]
+
     def problems(self) -> list[str]:
         """Check the function and its parameters.
 
@@ -123,8 +155,7 @@ class Variant:
         """
         where = f"node {self.node!r}, variant {self.name!r}"
         signature = inspect.signature(self.fn)
-        known = {p.name: p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY}
-        anything = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        known = self.parameters[0]
         problems_found = []
         if not any(
             p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
@@ -143,13 +174,7 @@ class Variant:
             if parameter.default is parameter.empty and name not in self.params:
                 problems_found.append(f"{where}: parameter {name!r} has neither a default nor a value")
         for name, value in self.params.items():
-            if name in known:
-                problems_found += _type_problem(where, self.fn, name, value)
-            elif not anything:
-                takes = ", ".join(known) or "none"
-                problems_found.append(
-                    f"{where}: takes no parameter {name!r}{did_you_mean(name, known)} (it takes: {takes})"
-                )
+            problems_found += [text for _, text in self.parameter_problems(where, name, [value])]
         return problems_found
 
 

@@ -30,6 +30,7 @@ from wtb.execution.sandbox.heads import NO_CODE, CodeHead
 from wtb.execution.sandbox.node_process import NO_MESSAGE, NodeProcess, ProcessDied, Setup
 from wtb.execution.sandbox.pool import InProcesses, UserCode, setup_of
 from wtb.planning.binding import Bound
+from wtb.planning.factors.expansion import expand_factors
 from wtb.planning.sweep_spec import SweepSpec
 from wtb.store.files.workspaces import Workspaces
 
@@ -230,9 +231,12 @@ class DescribedBound(Bound):
 def bind_described(spec: SweepSpec, code: DescribedCode) -> DescribedBound:
     """Bind a sweep to code that was described. Raises InputError."""
     description, recipe = code.description, code.recipe
+    workflow = described_workflow(description)
+    if spec.has_factors:  # whoever described the code has checked them against it
+        spec, _ = expand_factors(spec, workflow)
     return DescribedBound(
         spec,
-        described_workflow(description),
+        workflow,
         description["vary"],
         described_evaluators(description, recipe),
         description["fingerprints"],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wtb.authoring.code.resolve import as_workflow
+from wtb.config.yaml_reader import Located
 from wtb.operations.context import open_context
 from wtb.operations.handles.records import ProgressCallback, reporter
 from wtb.operations.handles.sweep import SweepHandle
@@ -18,7 +19,7 @@ from wtb.operations.running.local import run
 from wtb.operations.running.preparing import import_path_of, with_options
 from wtb.planning.data.picking import Only
 from wtb.planning.prepare import MAX_CELLS, Prepared, prepare
-from wtb.planning.sweep_spec import parse_spec
+from wtb.planning.sweep_spec import read_spec
 from wtb.store.database import Database
 
 
@@ -74,7 +75,7 @@ class Sweep:
             "evaluate": [self._name_evaluator(one) for one in evaluate],
             **keys,
         }
-        self.spec = parse_spec(data)
+        self.spec = read_spec(data, Path(), Located())
 
     def _name_evaluator(self, one: str | Mapping[str, Any] | Callable[..., Any]) -> Any:
         if isinstance(one, str | Mapping):

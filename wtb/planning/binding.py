@@ -13,11 +13,16 @@ from wtb.authoring.code.import_paths import is_importable, registered_name, work
 from wtb.authoring.code.recipe import NamedEvaluator, Recipe
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
+from wtb.config.yaml_reader import Loc
 from wtb.core.errors import InputError, StateError, meant_or_known
+from wtb.core.factors.file_levels import with_texts
 from wtb.core.tree.stored_code import RecordedCode, StoredCode, stored_code
 from wtb.planning.approval import mode_problems
+from wtb.planning.factors.equality import equal_variants
+from wtb.planning.factors.expansion import expand_factors
+from wtb.planning.factors.variant_forms import VariantRef
 from wtb.planning.publishing import IMPORTED, Code
-from wtb.planning.sweep_spec import SweepSpec, VariantRef
+from wtb.planning.sweep_spec import SweepSpec
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,16 @@ def bind(
     workflow, evaluators: objects that Python callers gave; they need no import path. code: where the others come from.
     """
     given, located = workflow, spec.located.problem
+    places: Mapping[tuple[str, int], Loc] = {}
+    if spec.has_factors:
+        workflow = workflow or code.workflow(spec.workflow, lambda text: located(("workflow",), text))
+        spec, places = expand_factors(spec, workflow, code)
     draft = draft_of(spec)
     made = complete(draft, code, workflow, evaluators, lambda text: located(("workflow",), text))
     bound = made.workflow
     assert bound is not None, "a sweep names a workflow"
-    problems = [text if place is None else located(place, text) for place, text in made.problems]
+    problems = [text if place is None else located(_written(place, places), text) for place, text in made.problems]
+    problems += _equal_problems(spec, bound, places)
     problems += _baseline_problems(spec, bound, made.vary) + mode_problems(spec, bound)
     if problems:
         raise InputError(*problems)
@@ -86,17 +96,37 @@ def draft_of(spec: SweepSpec) -> Draft:
     return Draft(
         spec.workflow,
         _path_of(spec),
-        {node: None if refs == "all" else [_drafted(ref) for ref in refs] for node, refs in spec.vary.items()},
-        {node: [_drafted(ref) for ref in refs] for node, refs in spec.fork_variants.items()},
-        [NamedEvaluator(ref.name, ref.options, "") for ref in spec.evaluate],
-        spec.params,
+        {
+            node: None if isinstance(refs, str) else [_drafted(ref, spec) for ref in refs]
+            for node, refs in spec.variants.items()
+        },
+        {node: [_drafted(ref, spec) for ref in refs] for node, refs in spec.fork_variants.items()},
+        [NamedEvaluator(ref.name, with_texts(ref.options, spec.texts), "") for ref in spec.evaluate],
+        with_texts(spec.params, spec.texts),
         spec.model_dump(mode="json", include={"mcp"})["mcp"],
         name=registered_name(spec.workflow),
     )
 
 
-def _drafted(ref: VariantRef) -> VariantDraft:
-    return VariantDraft(ref.name, ref.source, ref.of, ref.params, ref.is_own)
+def _drafted(ref: VariantRef, spec: SweepSpec) -> VariantDraft:
+    return VariantDraft(ref.name, ref.source, ref.of, with_texts(ref.params, spec.texts), ref.is_own)
+
+
+def _written(place: Loc, places: Mapping[tuple[str, int], Loc]) -> Loc:
+    """Return the place in the sweep file of what stands at a place of the expanded sweep."""
+    match place:
+        case ("vary", str(node), int(number), *rest):
+            return (*places.get((node, number), ("vary", node, number)), *rest)
+    return place
+
+
+def _equal_problems(spec: SweepSpec, workflow: Workflow, places: Mapping[tuple[str, int], Loc]) -> list[str]:
+    return [
+        spec.located.problem(_written(("vary", node, number), places), text)
+        for node, refs in spec.variants.items()
+        if not isinstance(refs, str) and node in workflow.nodes
+        for number, text in equal_variants(refs, workflow.nodes[node].variants)
+    ]
 
 
 def with_fork_variants(bound: Bound, refs: Mapping[str, Sequence[VariantRef]], code: Code = IMPORTED) -> Bound:
@@ -114,7 +144,7 @@ def with_fork_variants(bound: Bound, refs: Mapping[str, Sequence[VariantRef]], c
         InputError: If one cannot be made, or its name means something else already.
     """
     workflow = bound.workflow.copy()
-    drafts = {node: [_drafted(ref) for ref in of_node] for node, of_node in refs.items()}
+    drafts = {node: [_drafted(ref, bound.spec) for ref in of_node] for node, of_node in refs.items()}
     added, problems = add_for_forks(workflow, drafts, code)
     for node, of_node in refs.items():
         problems += [

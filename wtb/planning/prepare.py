@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
@@ -17,10 +17,11 @@ from wtb.config.keeping.redaction import NOTHING, read_project_redaction
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.errors import InputError, StoreError, meant_or_known
+from wtb.core.factors.factors import label_columns, labels_of
 from wtb.core.ids import short_id
 from wtb.core.serialization.codec import encode
 from wtb.core.texts import plural
-from wtb.core.tree.combinations import Combinations, count, expand
+from wtb.core.tree.combinations import Combinations, Exclude, count, expand
 from wtb.core.tree.stored_spec import DataFinding, StoredPolicies, StoredSpec
 from wtb.core.values import Value
 from wtb.planning.approval import effective_modes
@@ -38,6 +39,7 @@ from wtb.planning.checks import (
 from wtb.planning.data.checking import check_cases
 from wtb.planning.data.picking import Only, draw_sample, pick_cases
 from wtb.planning.environment import environment
+from wtb.planning.factors.references import is_step_of, matching_levels
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.redaction import check_redaction
 from wtb.planning.sweep_spec import SingleSpec, SweepSpec, parse_single, parse_spec, read_variants
@@ -285,6 +287,7 @@ def prepare(
             argument="final",
         )
     bound = bind(spec, workflow, evaluators, code)
+    spec = bound.spec
     check_pool(bound)
     check_figures(bound)
     check_evaluated(bound)
@@ -346,9 +349,10 @@ def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combin
     return expand(
         bound.vary,
         spec.mode,
-        exclude=spec.exclude,
-        baseline=spec.baseline,
+        exclude=cast("Exclude", spec.exclude),
+        baseline=cast("Mapping[str, str]", spec.baseline),
         defaults=defaults,
+        is_step=is_step_of(spec.variants),
         report=spec.located.problem,
     )
 
@@ -385,15 +389,36 @@ def _with_commas(chosen: Mapping[str, str], every: Sequence[Mapping[str, str]]) 
 def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str]) -> list[int]:
     """Return the numbers of the combinations that choose so. Raises InputError with a near match if none does."""
     chosen = _with_commas(chosen, every)
-    for node, variant in chosen.items():
-        known = sorted({choice[node] for choice in every if node in choice})
-        if not known:
-            near = meant_or_known(node, every[0])
-            raise InputError(f"combination: the sweep does not vary a node {node!r}{near}")
-        if variant not in known:
-            near = meant_or_known(variant, known)
-            raise InputError(f"combination: node {node!r} has no variant {variant!r} in this sweep{near}")
-    found = [number for number, choice in enumerate(every) if chosen.items() <= choice.items()]
+    variants: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    for key, text in chosen.items():
+        known = sorted({choice[key] for choice in every if key in choice})
+        levels = None if known else matching_levels(every, key, text)
+        if levels is not None:
+            labels[key] = _one_level(every, key, text, levels)
+        elif not known:
+            near = meant_or_known(key, [*every[0], *(one for one in label_columns(every) if one not in every[0])])
+            raise InputError(f"combination: the sweep does not vary a node {key!r}{near}")
+        elif text not in known:
+            near = meant_or_known(text, known)
+            raise InputError(f"combination: node {key!r} has no variant {text!r} in this sweep{near}")
+        else:
+            variants[key] = text
+    found = [
+        number
+        for number, choice in enumerate(every)
+        if variants.items() <= choice.items() and (not labels or labels.items() <= labels_of(choice).items())
+    ]
     if not found:
         raise InputError("combination: no combination of the sweep chooses these together")
     return found
+
+
+def _one_level(every: Sequence[Mapping[str, str]], key: str, text: str, levels: Sequence[str]) -> str:
+    """Return the label of the only level that a text names. Raises InputError."""
+    if len(levels) == 1:
+        return levels[0]
+    if levels:
+        raise InputError(f"combination: {text!r} of {key!r} is ambiguous; expected one of: {', '.join(levels)}")
+    known = list(dict.fromkeys(label for choice in every if (label := labels_of(choice).get(key)) is not None))
+    raise InputError(f"combination: {key!r} has no level {text!r} in this sweep{meant_or_known(text, known)}")

@@ -38,17 +38,12 @@ from wtb.config.field_types import (
     Seed,
     Strict,
     Text,
-    VariantName,
     bounded,
     condition,
     form_of,
-    import_path,
-    is_import_path,
     name_of,
-    one_or_more,
     seconds,
     stored,
-    variant_name,
 )
 from wtb.config.keeping.redaction import Redact
 from wtb.config.run_options import (
@@ -66,13 +61,25 @@ from wtb.config.run_options import (
 from wtb.config.validation_messages import expected, lines, problem
 from wtb.config.yaml_reader import Document, Loc, Located, parse, read
 from wtb.core.errors import InputError, describe, meant_or_known
-from wtb.core.factors.factors import levels_of
 from wtb.core.scoring.failure_scores import KINDS
 from wtb.core.scoring.judgement import BY_HAND
 from wtb.core.scoring.scales import ON_FAILURE, OnFailure, failure_score
 from wtb.core.tree import stored_spec
 from wtb.core.tree.combinations import Mode, Random
 from wtb.core.tree.stored_spec import StoredSpec
+from wtb.planning.factors.grids import Grid
+from wtb.planning.factors.parameter_files import check_texts, read_parameter_files, unread_problems
+from wtb.planning.factors.variant_forms import (
+    SETTLED,
+    Choice,
+    Rule,
+    Unsettled,
+    VariantRef,
+    Vary,
+    distinct,
+    mark_choices,
+    mark_vary,
+)
 
 Variant = str | Mapping[str, Any]  # as a sweep file has it: a name, an import path, or a mapping with parameters
 
@@ -83,24 +90,6 @@ def baseline_of(gate: str) -> str | None:
     """The name of the baseline that a gate asks for; None where the gate is a condition."""
     key, _, name = gate.partition(":")
     return name.strip() if key.strip() == NO_WORSE_THAN else None
-
-
-def _variant(item: object) -> object:
-    """The three ways to write a variant, as the fields of VariantRef."""
-    if isinstance(item, VariantRef):
-        return item
-    if isinstance(item, str):
-        return {"name": variant_name(item), "with": item if is_import_path(item) else None}
-    if not isinstance(item, dict):
-        raise expected("the name of a variant, an import path 'pkg.mod:fn' or a mapping with 'name'")
-    if "name" not in item:
-        raise problem("no 'name'; expected the name of the variant")
-    if item.get("with") is not None and item.get("of") is not None:
-        raise problem("both 'with' and 'of'; expected one of them")
-    own = {key: item[key] for key in ("name", "with", "of") if key in item}
-    if levels := levels_of(item):  # a grid point, as it is stored
-        return own | {"params": stored(levels), "levels": levels}
-    return own | {"params": stored({key: value for key, value in item.items() if key not in own})}
 
 
 def _evaluator(item: object) -> object:
@@ -155,44 +144,6 @@ def _agreement(value: object) -> object:
     if value == BY_HAND or (isinstance(value, int | float) and not isinstance(value, bool) and -1 <= value <= 1):
         return value
     raise expected(f"an agreement from -1 to 1, or '{BY_HAND}'")
-
-
-def _distinct(refs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Refuses a variant of the same name, or an evaluator with the same options, as one before it."""
-    seen: set[str] = set()
-    for position, ref in enumerate(refs):
-        key = ref.name if isinstance(ref, VariantRef) else repr(ref)
-        if key in seen:
-            raise problem(f"'{ref.name}' a second time; expected each once", at=(position,))
-        seen.add(key)
-    return refs
-
-
-class VariantRef(Strict):
-    """One variant of a varied node.
-
-    With `source` (an import path), `of` (the variant it derives from) or `params` the sweep makes it;
-    otherwise it is the workflow's own of that name. levels: of a grid point, whose parameters they are, in declared
-    order.
-    """
-
-    name: Name
-    source: Annotated[str, BeforeValidator(import_path)] | None = Field(default=None, validation_alias="with")
-    of: VariantName | None = None
-    params: dict[str, Any] = {}
-    levels: dict[str, Any] = {}
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the workflow must have it."""
-        return self.source is None and self.of is None and not self.params
-
-    @model_serializer
-    def _as_written(self) -> dict[str, Any]:
-        extra = {"with": self.source, "of": self.of}
-        made = {"name": self.name} | {key: text for key, text in extra.items() if text}
-        # As pairs, since PostgreSQL keeps no order of keys.
-        return made | ({"levels": [list(pair) for pair in self.levels.items()]} if self.levels else self.params)
 
 
 class EvaluatorRef(Strict):
@@ -272,14 +223,7 @@ def _notify(item: object) -> object:
 
 
 _Notify = Annotated[Notify, BeforeValidator(_notify)]
-_OneOrMore = Annotated[tuple[VariantName, ...], NotEmpty, BeforeValidator(one_or_more)]
-_Variant = Annotated[VariantRef, BeforeValidator(_variant)]
-_Variants = Annotated[tuple[_Variant, ...], NotEmpty, BeforeValidator(bounded), AfterValidator(_distinct), Tag(LIST)]
-_Vary = Annotated[
-    Annotated[Literal["all"], Tag(WORD)] | _Variants, form_of("the word 'all' or a list of variants", "all")
-]
-_Rule = Annotated[dict[Name, _OneOrMore], NotEmpty]
-_Combination = Annotated[dict[Name, VariantName], NotEmpty]
+_Combination = Annotated[dict[Name, Choice], NotEmpty, BeforeValidator(mark_choices)]
 _Combinations = Annotated[
     Annotated[Literal["grid", "one-at-a-time"], Tag(WORD)]
     | Annotated[RandomMode, Tag(MAPPING)]
@@ -308,13 +252,15 @@ class SweepSpec(Strict):
     cases: _Cases = Field(description=_CASES)
     files_from: Annotated[tuple[Text, ...], BeforeValidator(bounded)] = ()
     equal_inputs: Literal["cluster", "independent"] = Field(default="cluster", description="cluster or independent")
-    vary: dict[Name, _Vary] = Field(min_length=1, description="a mapping from nodes to 'all' or a list of variants")
-    exclude: Annotated[tuple[_Rule, ...], BeforeValidator(bounded)] = ()
+    vary: Annotated[dict[Name, Vary], BeforeValidator(mark_vary)] = Field(
+        min_length=1, description="a mapping from nodes to 'all', a list of variants or a grid of levels"
+    )
+    exclude: Annotated[tuple[Rule, ...], BeforeValidator(bounded)] = ()
     combinations: _Combinations = "grid"
     repeats: Positive = 1
     seed: Seed = 0
-    baseline: dict[Name, VariantName] = {}
-    evaluate: Annotated[tuple[_Evaluator, ...], BeforeValidator(bounded), AfterValidator(_distinct)] = ()
+    baseline: Annotated[dict[Name, Choice], BeforeValidator(mark_choices)] = {}
+    evaluate: Annotated[tuple[_Evaluator, ...], BeforeValidator(bounded), AfterValidator(distinct)] = ()
     primary: Name | None = None
     on_failure: _OnFailure | None = None
     failure_kinds: dict[_Kind, Literal["result", "missing"]] = {}
@@ -329,6 +275,7 @@ class SweepSpec(Strict):
     limits: Limits = Limits()
     run: Run = Run()
     redact: Redact = Redact()
+    texts: Annotated[dict[str, str], AfterValidator(check_texts)] = {}
 
     _located: Located = PrivateAttr(default_factory=Located)
     _fork_variants: Mapping[str, Sequence[VariantRef]] = PrivateAttr(default_factory=dict)
@@ -345,6 +292,23 @@ class SweepSpec(Strict):
         return changed
 
     @property
+    def variants(self) -> Mapping[str, Literal["all"] | Sequence[VariantRef]]:
+        """What is varied, of a sweep without grids: that of a `Bound`, or as it is stored."""
+        assert not self.has_factors, "grids are expanded when a sweep is bound"
+        return cast("Mapping[str, Literal['all'] | Sequence[VariantRef]]", self.vary)
+
+    @property
+    def has_factors(self) -> bool:
+        """Whether anything of it can be settled only with the names of nodes: grids, and keys with dots."""
+        vary = self.vary.values()
+        listed = self.combinations if isinstance(self.combinations, tuple) else ()
+        choices: list[Mapping[str, Any]] = [self.baseline, *self.exclude, *listed]
+        return any(
+            isinstance(one, Unsettled) or any(not isinstance(ref, VariantRef) for ref in one if one != "all")
+            for one in vary
+        ) or any(isinstance(one, Unsettled) for choice in choices for one in choice.values())
+
+    @property
     def located(self) -> Located:
         """Names the place in the file, or the key, for problems that are found later."""
         return self._located
@@ -356,20 +320,21 @@ class SweepSpec(Strict):
 
     def as_stored(self) -> StoredSpec:
         """As JSON, without notifications: their URLs may be secrets."""
-        return cast("StoredSpec", self.model_dump(mode="json", exclude={"notify"}))
+        excluded = {"notify"} if self.texts else {"notify", "texts"}
+        return cast("StoredSpec", self.model_dump(mode="json", exclude=excluded))
 
     @property
     def mode(self) -> Mode:
         """`combinations` as `wtb.core.tree.combinations.expand` takes it."""
         if isinstance(self.combinations, RandomMode):
             return Random(self.combinations.random.n, self.combinations.random.seed)
-        return self.combinations
+        return cast("Mode", self.combinations)
 
 
 class SingleSpec(SweepSpec):
     """A single execution as the sweep of one cell that it is: it varies nothing but what was chosen for it."""
 
-    vary: dict[Name, _Vary] = {}
+    vary: Annotated[dict[Name, Vary], BeforeValidator(mark_vary)] = {}
 
 
 class _Sections(dict[Loc, type[BaseModel]]):
@@ -408,7 +373,12 @@ def load_spec(path: Path) -> SweepSpec:
 def spec_of(document: Document) -> SweepSpec:
     """The sweep that a document describes. Raises InputError with all problems."""
     named = {"sweep": Path(document.file).stem.removesuffix(".sweep")}
-    return _validated(named | document.data, Located(document))
+    return read_spec(named | document.data, Path(document.file).parent, Located(document))
+
+
+def read_spec(data: Mapping[str, Any], folder: Path, located: Located) -> SweepSpec:
+    """Read the keys of a sweep file, and the files that its parameters name. Raises InputError with all problems."""
+    return _validated(read_parameter_files(data, folder, located), located)
 
 
 def parse_spec(data: dict[str, Any], where: str = "") -> SweepSpec:
@@ -455,14 +425,27 @@ def derived(form: Variant, of_forks: Sequence[Mapping[str, Any]]) -> Variant:
 def read_variants(given: Mapping[str, Sequence[Variant]]) -> Mapping[str, Sequence[VariantRef]]:
     """Read variants by node as a sweep file has them. Raises InputError."""
     vary = _validated(
-        _FILLER | {"vary": {node: list(forms) for node, forms in given.items()}}, Located(), SingleSpec
-    ).vary
-    return {node: refs for node, refs in vary.items() if refs != "all"}
+        _FILLER | {"vary": {node: list(forms) for node, forms in given.items()}}, Located(), SingleSpec, {SETTLED: True}
+    ).variants
+    return {node: refs for node, refs in vary.items() if not isinstance(refs, str)}
 
 
-def _validated(data: dict[str, Any], located: Located, model: type[SweepSpec] = SweepSpec) -> SweepSpec:
+def read_node_variants(node: str, listed: Any, located: Located) -> Sequence[VariantRef | Grid]:
+    """Read what is varied of a node whose name has a dot. Raises InputError, with places in the sweep file."""
+    data = _FILLER | {"vary": {node: listed}}
+    return cast("Sequence[VariantRef | Grid]", _validated(data, located, SingleSpec, {SETTLED: True}).vary[node])
+
+
+def _validated(
+    data: dict[str, Any],
+    located: Located,
+    model: type[SweepSpec] = SweepSpec,
+    context: Mapping[str, bool] | None = None,
+) -> SweepSpec:
+    if problems := list(unread_problems(data, located)):
+        raise InputError(*problems)
     try:
-        spec = model.model_validate(data)
+        spec = model.model_validate(data, context=context)
     except ValidationError as error:
         raise InputError(*lines(error, located, _SECTIONS)) from None
     spec._located = located

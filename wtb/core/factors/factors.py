@@ -140,4 +140,7 @@ def label_columns(combinations: Sequence[Mapping[str, str]]) -> list[str]:
     for choices in combinations:
         for node, variant in choices.items():
             by_node.setdefault(node, {}).update(dict.fromkeys(labels_of({node: variant})))
-    return [key for node, keys in by_node.items() for key in sorted(keys, key=lambda key, node=node: key != node)]
+    columns: list[str] = []
+    for node, keys in by_node.items():
+        columns += [key for key in keys if key == node] + [key for key in keys if key != node]
+    return columns

@@ -40,6 +40,9 @@ class Random:
 
 AS_IS = "the workflow as it is"  # what a combination of nothing is called
 
+# Whether one at a time goes from a variant of a node to another one: `is_step(node, variant, other)`.
+IsStep = Callable[[str, str, str], bool]
+
 Mode = Literal["grid", "one-at-a-time"] | Random | Sequence[Mapping[str, str]]
 
 
@@ -94,13 +97,15 @@ def expand(
     exclude: Exclude = (),
     baseline: Mapping[str, str] | None = None,
     defaults: Mapping[str, str] | None = None,
+    is_step: IsStep | None = None,
     report: Report,
 ) -> Combinations:
     """The combinations of `vary` (node to distinct variant names, none empty) in the order of `mode`.
 
     A combination is excluded when one mapping of `exclude` names one of its variants for every node in that
     mapping. Where `baseline` names no variant of a node, it is the node's own (in `defaults`, else the one
-    called `default`) if that is varied, else the first listed. Raises InputError, all problems at once, for
+    called `default`) if that is varied, else the first listed. One at a time goes from the baseline to the variants of
+    a node for which `is_step` holds; without it to all of them. Raises InputError, all problems at once, for
     unknown nodes and variants, a named baseline that is not run, an explicit combination given twice, and
     when nothing is left.
     """
@@ -113,6 +118,8 @@ def expand(
     unnamed = {node: _default(names, own.get(node, "default")) for node, names in vary.items()}
     base = grid.rank(unnamed | dict(baseline or {}))
     ranks = _ranks(grid, mode, rules, base, report)
+    if mode == "one-at-a-time" and is_step is not None:
+        ranks = [rank for rank in ranks if grid.is_step(base, rank, is_step)]
     if not ranks:
         raise InputError(report(("exclude",), "every combination is excluded; expected at least one left"))
     if base in ranks:
@@ -147,6 +154,11 @@ class _Grid:
     def rank(self, combination: Mapping[str, str]) -> int:
         places = zip(self.nodes, self.names, self.steps, strict=True)
         return sum(names.index(combination[node]) * step for node, names, step in places)
+
+    def is_step(self, base: int, rank: int, is_step: IsStep) -> bool:
+        """Return whether what differs between two combinations is a step."""
+        before, after = self.combination(base), self.combination(rank)
+        return all(is_step(node, before[node], after[node]) for node in self.nodes if before[node] != after[node])
 
     def rule(self, item: Mapping[str, Sequence[str]]) -> _Rule:
         """One exclusion as (place of the node, digits of the variants named)."""

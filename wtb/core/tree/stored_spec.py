@@ -129,8 +129,9 @@ class StoredSpec(TypedDict, total=False):
     its parameters; a grid point has `levels`, pairs of parameter and level, instead (`factors_of` reads them).
     fork_variants: node -> variants in the same form, which people made for forks. evaluate: name ->
     options, of each evaluator. baseline_row: the combination that is the baseline. data: what the check of its cases
-    found. sample: how many of its cases were drawn at random. approval: the
-    modes that apply, of the sweep or its workflow; missing if only nodes ask. served: a server runs it itself.
+    found. texts: of files that parameters name, by their SHA-256. sample: how many of its cases were drawn at random.
+    approval: the modes that apply, of the sweep or its workflow; missing if only nodes ask. served: a server runs it
+    itself.
     """
 
     sweep: str
@@ -174,6 +175,7 @@ class StoredSpec(TypedDict, total=False):
     data: NotRequired[list[DataFinding]]
     sample: NotRequired[int]
     policies: NotRequired[StoredPolicies]
+    texts: NotRequired[dict[str, str]]
 
 
 def recorded_tools(spec: StoredSpec) -> Mapping[str, Mapping[str, str]]:

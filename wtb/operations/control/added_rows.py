@@ -27,6 +27,7 @@ from wtb.operations.running.local import ShowProgress
 from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
 from wtb.planning.binding import Bound
 from wtb.planning.checks import check_pool
+from wtb.planning.factors.changes import with_changed_levels
 from wtb.planning.prepare import MAX_CELLS, stored_spec
 from wtb.planning.sweep_spec import SweepSpec, Variant, derived
 from wtb.store.control.added_rows import NewRow, insert_added_row
@@ -152,14 +153,15 @@ def add_row(
     check_payer(context, sweep)
     if sweep.kind == "single":
         raise InputError(f"execution {execution.id} is a single one: there are no other cases")
-    origin = _origin(database, execution, at, variants or {})
-    origin = replace(origin, asked={node: _named(sweep, node, form) for node, form in origin.asked.items()})
     every = queries.choices(database, sweep.id)
     _check_size(sweep, every)
     if run:
         check_runs_elsewhere(context, sweep)
     code = code or partial(bind_stored, context)
     present = code(stored_spec(sweep))
+    chosen = [every[n] for n in execution.combinations] if execution.choices is None else [execution.choices]
+    origin = _origin(database, execution, at, with_changed_levels(present, variants or {}, chosen))
+    origin = replace(origin, asked={node: _named(sweep, node, form) for node, form in origin.asked.items()})
     draft = _draft(origin, every, present)
     _check_way(draft, present)
     new = _new_row(context, sweep, draft, reason, (present, code))

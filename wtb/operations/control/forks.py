@@ -22,7 +22,9 @@ from wtb.operations.payers import check_payer
 from wtb.operations.running.local import run_fork
 from wtb.operations.running.preparing import check_runs_elsewhere, rebind
 from wtb.planning.binding import Bound, with_fork_variants
-from wtb.planning.sweep_spec import Variant, VariantRef, derived, read_variants
+from wtb.planning.factors.changes import with_changed_levels
+from wtb.planning.factors.variant_forms import VariantRef
+from wtb.planning.sweep_spec import Variant, derived, read_variants
 from wtb.store.control.forks import NewFork, insert_fork, let_workers_go_on
 from wtb.store.database import Database
 from wtb.store.read import queries
@@ -151,8 +153,9 @@ def add_fork(
     target = find_checkpoint(database, origin, at)
     changes = checked_changes(bound, set or {}, written)
     check_reach(database, bound, target.id, changes)
-    names, made = _read(bound, variants or {})
-    choices = _choices(database, origin, bound, target, names, made)
+    chosen = _chosen(database, origin)
+    names, made = _read(bound, with_changed_levels(bound, variants or {}, chosen))
+    choices = _choices(origin, bound, target, names, made, chosen)
     if made:
         _check_nobody_runs(database, origin)
         bound = with_fork_variants(bound, {node: [ref] for node, ref in made.items()}, context.code)
@@ -189,7 +192,7 @@ def _read(bound: Bound, variants: Mapping[str, Variant]) -> tuple[dict[str, str]
 
 
 def _listed(bound: Bound, node: str) -> Sequence[VariantRef]:
-    listed = bound.spec.vary.get(node, ())
+    listed = bound.spec.variants.get(node, ())
     return () if isinstance(listed, str) else listed
 
 
@@ -203,17 +206,25 @@ def _check_nobody_runs(database: Database, origin: ExecutionRow) -> None:
         )
 
 
+def _chosen(database: Database, origin: ExecutionRow) -> Sequence[Mapping[str, str]]:
+    """Return what a fork chooses, or the combinations of an execution's cells."""
+    if origin.choices is not None:
+        return [origin.choices]
+    every = queries.choices(database, origin.sweep_id)
+    return [every[number] for number in origin.combinations]
+
+
 def _choices(
-    database: Database,
     origin: ExecutionRow,
     bound: Bound,
     target: NamedCheckpoint,
     variants: Mapping[str, str],
     made: Container[str],
+    chosen: Sequence[Mapping[str, str]],
 ) -> dict[str, str]:
     """The variants of a fork: its origin's, where all its cells agree, and those that are asked for.
 
-    made: the nodes for which a variant is made.
+    made: the nodes for which a variant is made. chosen: what the origin's cells choose.
     """
     nodes = bound.workflow.nodes
     following = reachable(successors(bound.workflow), target.next) & nodes.keys()
@@ -227,9 +238,6 @@ def _choices(
         elif node not in following:
             names = ", ".join(name for name in nodes if name in following) or "none"
             problems.append(f"node {node!r} does not run after {target.words} (what does: {names})")
-    every = queries.choices(database, origin.sweep_id)
-    chosen: Sequence[Mapping[str, str]] = [origin.choices] if origin.choices is not None else []
-    chosen = chosen or [every[number] for number in origin.combinations]
     same = agreed(chosen)
     for node in following - same.keys() - variants.keys():
         of = sorted({one[node] for one in chosen if node in one})

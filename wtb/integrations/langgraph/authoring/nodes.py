@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from wtb.authoring.code.fingerprint import fingerprint
 from wtb.authoring.nodes import Backoff, Node, Rules, Variant
 from wtb.authoring.state_schema import is_typed_dict
 from wtb.authoring.workflow import DEFAULT
+from wtb.core.errors import InputError, did_you_mean
 
 Graph = Pregel[Any, Any, Any, Any]
 GIVEN = ("config", "writer", "store", "previous", "runtime", "error")
@@ -39,6 +40,19 @@ def full_name(name: str, place: str) -> str:
 class GraphVariant(Variant):
     """A way to do a node of a LangGraph graph: a function of the state as LangGraph calls it, a runnable or a graph."""
 
+    @property
+    def parameters(self) -> tuple[Mapping[str, inspect.Parameter], bool]:
+        fn: Any = self.fn
+        if isinstance(fn, Runnable):
+            raise InputError(f"a {type(fn).__name__} takes no parameters: only functions have them")
+        try:
+            every = list(inspect.signature(fn).parameters.values())[1:]
+        except (TypeError, ValueError):  # a builtin, and what is no function
+            return {}, False
+        by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        known = {p.name: p for p in every if p.kind in by_name and p.name not in GIVEN}
+        return known, any(p.kind is p.VAR_KEYWORD for p in every)
+
     def problems(self) -> list[str]:
         where = f"node {self.node!r}, variant {self.name!r}"
         fn: Any = self.fn
@@ -53,16 +67,31 @@ class GraphVariant(Variant):
         if not parameters:
             return [f"{where}: takes no state; expected (state), with parameters by keyword"]
         problems_found = []
-        known = {p.name: p for p in parameters[1:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
-        anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        known, takes_any = self.parameters
         for name in self.params:
-            if name in GIVEN or (name not in known and not anything):
-                takes = ", ".join(name for name in known if name not in GIVEN) or "none"
-                problems_found.append(f"{where}: takes no parameter {name!r} (it takes: {takes})")
+            if name in GIVEN or (name not in known and not takes_any):
+                takes = ", ".join(known) or "none"
+                problems_found.append(
+                    f"{where}: takes no parameter {name!r}{did_you_mean(name, known)} (it takes: {takes})"
+                )
         for name, parameter in known.items():
-            if parameter.default is parameter.empty and name not in self.params and name not in GIVEN:
+            if parameter.default is parameter.empty and name not in self.params:
                 problems_found.append(f"{where}: parameter {name!r} has neither a default nor a value")
         return problems_found
+
+
+class ChosenGraph(GraphVariant):
+    """A way to make the whole graph: a compiled one, or a factory, all of whose arguments are parameters."""
+
+    @property
+    def parameters(self) -> tuple[Mapping[str, inspect.Parameter], bool]:
+        fn: Any = self.fn
+        if not inspect.isroutine(fn):
+            raise InputError("a compiled graph takes no parameters: only a function that makes the graph has them")
+        every = inspect.signature(fn).parameters.values()
+        return {p.name: p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}, any(
+            p.kind is p.VAR_KEYWORD for p in every
+        )
 
 
 class GraphNode(Node):

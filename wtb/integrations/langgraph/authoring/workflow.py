@@ -21,7 +21,7 @@ from wtb.authoring.workflow import DEFAULT, Workflow
 from wtb.core.errors import InputError, WorkflowError
 from wtb.integrations.langgraph.authoring.compile import compile_graph
 from wtb.integrations.langgraph.authoring.edges import Arrows
-from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph, GraphNode, GraphVariant, full_name
+from wtb.integrations.langgraph.authoring.nodes import ROOT, ChosenGraph, Graph, GraphNode, full_name
 from wtb.integrations.langgraph.authoring.storability import unstorable
 from wtb.integrations.langgraph.engine.messages import type_of
 
@@ -68,7 +68,7 @@ class GraphWorkflow(Workflow):
             self.settle()
         elif node not in self.nodes and node == CHOICE:
             own: Any = self.factory or self.roots[DEFAULT]
-            self.nodes[CHOICE] = Node(CHOICE, Rules(), GraphVariant(CHOICE, DEFAULT, own))
+            self.nodes[CHOICE] = Node(CHOICE, Rules(), ChosenGraph(CHOICE, DEFAULT, own))
         return self.nodes.get(node)
 
     def in_order(self, names: Iterable[str]) -> list[str]:
