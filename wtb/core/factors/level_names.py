@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from wtb.core.factors.file_levels import file_reference
@@ -92,6 +93,7 @@ def point_name(levels: Mapping[str, Json], base: str | None = None) -> str:
     return f"{name[: MAX_NAME - _HASH - 2].rstrip(' ,')}…#{_hash(exact)}"
 
 
+@lru_cache(maxsize=16_384)
 def split_name(name: str) -> tuple[str | None, Mapping[str, str]]:
     """Split the name of a variant into the variant that it derives from and the labels of its levels.
 

@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Node:
-    """A node that tells combinations apart, and how wide its column can be."""
+    """A node or factor that tells combinations apart, and how wide its column can be."""
 
     name: str
     variants: list[str]
@@ -59,7 +59,7 @@ class Node:
 
 
 def variant(row: RowDocument, node: str) -> str:
-    return texts.printable(row["combination"].get(node, ""))
+    return texts.printable(summary.label(row, node))
 
 
 def fit(

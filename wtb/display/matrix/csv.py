@@ -10,6 +10,7 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
+from wtb.core.factors.factors import label_columns
 from wtb.display.matrix import summary
 
 if TYPE_CHECKING:
@@ -54,14 +55,19 @@ def render(document: MatrixDocument) -> str:
 
     Returns:
         A line for each combination and metric; without evaluators one for each combination, its metric empty. `n` is
-        of the metric; the columns `node.NAME` have the combination, one for each varied node.
+        of the metric; the columns `node.NAME` have the combination, one for each varied node, and `factor.NODE.NAME`
+        the levels of factors.
     """
     nodes = list(dict.fromkeys(node for row in document["rows"] for node in row["combination"]))
+    factors = [key for key in label_columns([row["combination"] for row in document["rows"]]) if key not in nodes]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["sweep", *(safe(f"node.{node}") for node in nodes), *_COLUMNS])
+    writer.writerow(
+        ["sweep", *(safe(f"node.{node}") for node in nodes), *(safe(f"factor.{key}") for key in factors), *_COLUMNS]
+    )
     for row in document["rows"]:
         names = [document["sweep"]["id"], *(row["combination"].get(node, "") for node in nodes)]
+        names += [summary.label(row, key) for key in factors]
         for metric in summary.tabled(document):
             values = _values(document, row, metric)
             writer.writerow([*map(safe, names), *(safe(values.get(column)) for column in _COLUMNS)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from wtb.core.factors.factors import labels_of
 from wtb.core.texts import plural, printable
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def basis(one: PeopleDocument) -> str:
 
 
 def _row(row: PeopleRow) -> str:
-    named = ", ".join(f"{node}={variant}" for node, variant in row["combination"].items()) or "the row"
+    named = ", ".join(f"{key}={label}" for key, label in labels_of(row["combination"]).items()) or "the row"
     mark = "*" if row["few_labels"] else ""
     more = "" if row["delta"] is None else f", a difference of {_figure(row['delta'], row['delta_ci'])}{mark}"
     return f"  {printable(named)}: {_figure(row['mean'], row['ci'])}{mark}{more}"

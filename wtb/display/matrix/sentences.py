@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from wtb.core.factors.factors import labels_of
 from wtb.core.texts import MISSING, money, plural, printable
 from wtb.display.matrix import figures, summary
 
@@ -122,8 +123,9 @@ def short_name(document: MatrixDocument, row: RowDocument, most: int = 48) -> st
     baseline, nodes = document["baseline"], summary.shown_nodes(document)
     if summary.is_baseline(document, row) and len(document["rows"]) > 1:
         return "the baseline"
-    chosen = {node: row["combination"].get(node, MISSING) for node in nodes}
-    own = {node: variant for node, variant in chosen.items() if baseline is None or baseline.get(node) != variant}
+    chosen = {node: summary.label(row, node, MISSING) for node in nodes}
+    usual = {} if baseline is None else labels_of(baseline)
+    own = {node: variant for node, variant in chosen.items() if usual.get(node) != variant}
     names = [str(variant) if variant != "default" else f"{node}={variant}" for node, variant in (own or chosen).items()]
     text = printable(" · ".join(names)) or "the workflow as it is"
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -216,8 +218,9 @@ def _called(document: MatrixDocument, row: RowDocument) -> str:
     nodes = summary.shown_nodes(document)
     if document["baseline"] is None or len(nodes) <= _NAMED_IN_FULL:
         return summary.combination_name(document, row)
-    other = (node for node in nodes if row["combination"].get(node) != document["baseline"].get(node))
-    return "the baseline with " + printable(" ".join(f"{node}={row['combination'].get(node)}" for node in other))
+    labels, usual = labels_of(row["combination"]), labels_of(document["baseline"])
+    other = (key for key in nodes if key in labels and labels[key] != usual.get(key))
+    return "the baseline with " + printable(" ".join(f"{key}={labels[key]}" for key in other))
 
 
 def _described(document: MatrixDocument, row: RowDocument, metric: str, digits: int) -> str:

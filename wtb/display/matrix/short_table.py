@@ -63,8 +63,8 @@ def interval(ci: Sequence[float] | None, digits: int) -> str:
 
 
 def variants(document: MatrixDocument, rows: Sequence[RowDocument]) -> list[Column]:
-    """A column for each node that distinguishes combinations."""
-    return [(node, [row["combination"].get(node, "") for row in rows]) for node in summary.shown_nodes(document)]
+    """A column for each node and factor that distinguishes combinations."""
+    return [(key, [summary.label(row, key) for row in rows]) for key in summary.shown_nodes(document)]
 
 
 def marks(document: MatrixDocument, row: RowDocument, metric: str | None) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from wtb.core.factors.factors import label_columns, labels_of
 from wtb.core.texts import money, printable
 
 if TYPE_CHECKING:
@@ -137,19 +138,23 @@ def difference_words(document: MatrixDocument, metric: str | None) -> tuple[str,
 
 
 def shown_nodes(document: MatrixDocument | ComparisonDocument) -> list[str]:
-    """The nodes that tell the combinations apart: all varied ones where there is but one combination."""
-    variants: dict[str, set[str]] = {}
-    for row in document["rows"]:
-        for node, variant in row["combination"].items():
-            variants.setdefault(node, set()).add(str(variant))
-    return [node for node, found in variants.items() if len(found) > 1] or list(variants)
+    """The nodes and factors that tell the combinations apart: all varied ones where there is but one combination."""
+    labels = [labels_of(row["combination"]) for row in document["rows"]]
+    every = label_columns([row["combination"] for row in document["rows"]])
+    return [key for key in every if len({one.get(key) for one in labels}) > 1] or every
+
+
+def label(row: RowDocument | ComparedRow | ComparedCell, key: str, missing: str = "") -> str:
+    """What a row chooses of a node or a factor, `missing` if it has no such factor."""
+    return labels_of(row["combination"]).get(key, missing)
 
 
 def combination_name(
     document: MatrixDocument | ComparisonDocument, row: RowDocument | ComparedRow | ComparedCell
 ) -> str:
-    """`chunk=sentence retrieve=bm25`, of the nodes that tell combinations apart."""
-    named = (f"{node}={row['combination'][node]}" for node in shown_nodes(document) if node in row["combination"])
+    """`chunk=sentence answer.model=mini`, of the nodes and factors that tell combinations apart."""
+    labels = labels_of(row["combination"])
+    named = (f"{key}={labels[key]}" for key in shown_nodes(document) if key in labels)
     return printable(" ".join(named)) or "the workflow as it is"
 
 

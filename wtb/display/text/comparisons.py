@@ -14,7 +14,7 @@ from wtb.core.texts import MISSING, printable
 from wtb.display import markdown
 from wtb.display.matrix import gates
 from wtb.display.matrix.figures import probability
-from wtb.display.matrix.summary import combination_name, shown_nodes
+from wtb.display.matrix.summary import combination_name, label, shown_nodes
 from wtb.display.tables import GAP, facts, grid, wrapped
 from wtb.display.text.baselines import floor_in_words
 
@@ -197,12 +197,12 @@ def _combination(document: ComparisonDocument, row: ComparedRow | ComparedCell) 
     nodes = shown_nodes(document)
     if len(nodes) > SPLIT or not _TAKEN.isdisjoint(nodes):
         return {"combination": combination_name(document, row)}
-    return {node: str(row["combination"].get(node, "")) for node in nodes}
+    return {node: label(row, node) for node in nodes}
 
 
 def _choices(document: ComparisonDocument, row: ComparedRow | ComparedCell) -> dict[str, str]:
     """What a combination chooses at the nodes that tell combinations apart."""
-    return {node: row["combination"].get(node, "") for node in shown_nodes(document)}
+    return {node: label(row, node) for node in shown_nodes(document)}
 
 
 def _grid(

@@ -21,6 +21,7 @@ from wtb.core.documents.sweeps import (
     SweepsDocument,
     SweepStanding,
 )
+from wtb.core.factors.factors import label_columns, labels_of
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.texts import money, printable
 from wtb.display import failure_causes
@@ -203,6 +204,7 @@ def cells(
 ) -> str:
     """Cells with their statuses, scores and executions; what went wrong stands below."""
     repeats = any(cell["repeat"] for cell in found)
+    vary = label_columns([cell["combination"] for cell in found]) or vary
     split = len(vary) + len(metrics) <= _MOST_COLUMNS
     nodes = list(vary) if split else ["combination"]
     shown = list(metrics)[: max(0, _MOST_COLUMNS - len(nodes))]
@@ -228,7 +230,8 @@ def cells(
 def _choices(cell: CellDocument, vary: Iterable[str], split: bool) -> list[str]:
     if not split:
         return [""]  # named by what differs
-    return [cell["combination"].get(node, "") for node in vary]
+    labels = labels_of(cell["combination"])
+    return [labels.get(key, "") for key in vary]
 
 
 def _score(cell: CellDocument, metric: str) -> str:

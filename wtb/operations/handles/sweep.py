@@ -19,6 +19,7 @@ from wtb.core.documents.report import EvidenceDocument
 from wtb.core.documents.storage.copies import CopiedSweepDocument
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import InputError
+from wtb.core.factors.factors import labels_of
 from wtb.core.scoring.judgement import CALLS_AT_ONCE, CASES_DRAWN
 from wtb.core.scoring.scales import OnFailure
 from wtb.core.tree.stored_spec import Limits
@@ -440,7 +441,8 @@ _CELL: Final = ("case", "repeat", "tags", "expected", "status", "error", "execut
 
 def _flat(cell: CellDocument, metrics: Sequence[str], spent: Sequence[Spent], state: Sequence[str]) -> dict[str, Any]:
     """A cell as a row of a data frame; the columns are the same for all cells."""
-    row: dict[str, Any] = dict(cell["combination"])
+    combination = cell["combination"]
+    row: dict[str, Any] = {**combination, **{k: v for k, v in labels_of(combination).items() if k not in combination}}
     parts = (
         ("cell", {key: cell[key] for key in _CELL}),
         ("metric", {metric: cell["scores"].get(metric) for metric in metrics}),

@@ -81,7 +81,7 @@ def heatmap(document: EvidenceDocument) -> Heatmap | None:
         heading={name: summary.heading(matrix, name) for name in ("failed", "p50", "n")},
         is_filtered=len(rows) >= FEW,
         choices={
-            node: list(dict.fromkeys(row["combination"].get(node, "") for _, row in rows))
+            node: list(dict.fromkeys(summary.label(row, node) for _, row in rows))
             for node in summary.shown_nodes(matrix)
         },
         legend=_legend(matrix, metrics, costs),

@@ -44,9 +44,7 @@ def full_name(matrix: MatrixDocument, number: int) -> str:
 def label(matrix: MatrixDocument, number: int, longest: int = 70) -> Markup:
     """HTML: a row by its variants alone, in the order of `nodes`; in full when pointed at."""
     row = matrix["rows"][number]
-    variants = [row["combination"].get(node, "–") for node in summary.shown_nodes(matrix)] or [
-        full_name(matrix, number)
-    ]
+    variants = [summary.label(row, node, "–") for node in summary.shown_nodes(matrix)] or [full_name(matrix, number)]
     # Each by itself, so that names written from right to left do not change places with others.
     shown = (Markup("<bdi>{}</bdi>").format(text(one, max(12, longest // len(variants)))) for one in variants)
     title = text(full_name(matrix, number), TITLE)
@@ -77,10 +75,10 @@ def concerned(matrix: MatrixDocument, numbers: Sequence[int]) -> str:
     if len(numbers) == len(rows):
         return "all combinations" if len(rows) > 1 else "the only combination"
     for node in summary.shown_nodes(matrix):
-        variants = {rows[number]["combination"].get(node) for number in numbers}
+        variants = {summary.label(rows[number], node) for number in numbers}
         if len(variants) == 1:
             (variant,) = variants
-            if sum(row["combination"].get(node) == variant for row in rows) == len(numbers):
+            if sum(summary.label(row, node) == variant for row in rows) == len(numbers):
                 return f"every combination with {node}={variant}"
     names = [full_name(matrix, number) for number in numbers[:3]]
     more = f" and {len(numbers) - 3} more combinations" if len(numbers) > 3 else ""

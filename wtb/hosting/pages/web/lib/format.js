@@ -75,10 +75,48 @@ export function between(start, end) {
   return start && end ? (new Date(end).getTime() - new Date(start).getTime()) / 1000 : null;
 }
 
-/** A combination in words. @param {Record<string, string>} combination @param {string[]} [only] nodes to name */
+// A level in the name of a grid point, as `wtb/core/factors/level_names.py` writes it.
+const LEVEL = /([^\s,="]+)=("(?:[^"\\]|\\.)*"|[\[{][^\s=]*?(?=, |$)|[^,]*)/y;
+
+/** What a variant derives from, if its name has it, and the labels of its levels. @param {string} name @returns {[string | null, [string, string][]]} */
+function splitName(name) {
+  if (!name.includes("=") || name.includes("…#")) return [name, []];
+  const base = /^([^,="]+), /.exec(name);
+  const levels = /** @type {[string, string][]} */ ([]);
+  LEVEL.lastIndex = base ? base[0].length : 0;
+  for (let level = LEVEL.exec(name); level; level = LEVEL.exec(name)) {
+    if (levels.some(([parameter]) => parameter === level?.[1])) break;
+    levels.push([level[1], level[2]]);
+    if (LEVEL.lastIndex === name.length) return [base?.[1] ?? null, levels];
+    if (!name.startsWith(", ", LEVEL.lastIndex)) break;
+    LEVEL.lastIndex += 2;
+  }
+  return [name, []];
+}
+
+/** @type {Map<string, Record<string, string>>} */
+const labelled = new Map();
+
+/** A combination by nodes and factors: `answer` has a variant, `answer.model` the label of a level. @param {Record<string, string>} combination @returns {Record<string, string>} */
+export function labelsOf(combination) {
+  const key = JSON.stringify(combination);
+  const known = labelled.get(key);
+  if (known) return known;
+  const labels = /** @type {Record<string, string>} */ ({});
+  for (const [node, variant] of Object.entries(combination)) {
+    const [base, levels] = splitName(variant);
+    if (base !== null) labels[node] = base;
+    for (const [parameter, label] of levels) labels[`${node}.${parameter}`] = label;
+  }
+  labelled.set(key, labels);
+  return labels;
+}
+
+/** A combination in words. @param {Record<string, string>} combination @param {string[]} [only] nodes and factors to name */
 export function combination(combination, only) {
-  const nodes = only ?? Object.keys(combination);
-  return nodes.map((node) => `${node}=${combination[node]}`).join(" ") || words.none;
+  const labels = labelsOf(combination);
+  const keys = only?.filter((key) => key in labels) ?? Object.keys(labels);
+  return keys.map((key) => `${key}=${labels[key]}`).join(" ") || words.none;
 }
 
 const LINE = 90;

@@ -3,7 +3,7 @@
  * a pixel each, which is then drawn as large as it is looked at; where there are more cases than pixels, neighbours are
  * averaged. What stands for it where nobody sees is a grid of the one cell that is chosen.
  */
-import { combination, figure } from "../lib/format.js";
+import { combination, figure, labelsOf } from "../lib/format.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { colour, theme } from "../lib/theme.js";
 import { words } from "../lib/words.js";
@@ -191,11 +191,15 @@ function clamp(value, size) {
   return Math.max(0, Math.min(size - 1, value));
 }
 
-/** Nodes in which combinations differ. @param {Record<string, string>[]} combinations @param {string | null} [first] which of them is named first */
+/** Nodes and factors in which combinations differ. @param {Record<string, string>[]} combinations @param {string | null} [first] which of them is named first */
 export function differing(combinations, first = null) {
-  const nodes = Object.keys(combinations[0] ?? {}).sort((a, b) => Number(b === first) - Number(a === first));
-  const varied = nodes.filter((node) => combinations.some((one) => one[node] !== combinations[0][node]));
-  return varied.length ? varied : nodes;
+  const labels = combinations.map(labelsOf);
+  const nodes = Object.keys(combinations[0] ?? {});
+  const known = [...new Set(labels.flatMap(Object.keys))];
+  const inOrder = nodes.flatMap((node) => [node, ...known.filter((key) => key.startsWith(`${node}.`) && !nodes.includes(key))]);
+  const keys = [...new Set(inOrder)].filter((key) => known.includes(key)).sort((a, b) => Number(b === first) - Number(a === first));
+  const varied = keys.filter((key) => labels.some((one) => one[key] !== labels[0][key]));
+  return varied.length ? varied : keys;
 }
 
 /** What a cell came to, its repeats together. @param {Columns} columns @param {number} row @param {number} column */
@@ -282,7 +286,7 @@ function lines(context, { cell, left, top, seen, height }) {
 function between(context, { columns, order, group, top, seen }) {
   context.fillStyle = colour("ink");
   for (let row = 1; row < order.length; row++) {
-    if (columns.combinations[order[row]][group] !== columns.combinations[order[row - 1]][group]) context.fillRect(0, row * ROW - top - 1, seen, 2);
+    if (labelsOf(columns.combinations[order[row]])[group] !== labelsOf(columns.combinations[order[row - 1]])[group]) context.fillRect(0, row * ROW - top - 1, seen, 2);
   }
 }
 

@@ -1,5 +1,5 @@
 /** The rows of a matrix under one metric: means, intervals, differences from the baseline, and who could be best. */
-import { count, duration, figure, largestOf, probability, usd } from "../lib/format.js";
+import { count, duration, figure, labelsOf, largestOf, probability, usd } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { words } from "../lib/words.js";
 import { differing } from "./heat_map.js";
@@ -27,7 +27,7 @@ export function rowsByEvidence(matrix, metric) {
 /** The same, with rows of the same variant of a node together. @param {any} matrix @param {string | null} metric @param {string} node @returns {number[]} */
 export function rowsByNode(matrix, metric, node) {
   const numbers = rowsByEvidence(matrix, metric);
-  const variantOf = (/** @type {number} */ number) => matrix.rows[number].combination[node];
+  const variantOf = (/** @type {number} */ number) => labelsOf(matrix.rows[number].combination)[node];
   const variants = [...new Set(numbers.map(variantOf))];
   return variants.flatMap((variant) => numbers.filter((number) => variantOf(number) === variant));
 }
@@ -59,13 +59,14 @@ export function MatrixTable({ matrix, metric, order, group }) {
       ${hasFailures ? html`<th class="num">${columns.failed}</th>` : null}${hasLost ? html`<th class="num">${columns.provider}</th>` : null}${isPaid ? html`<th class="num">${columns.cost}</th>` : null}<th class="num">${columns.p50}</th></tr></thead>
     <tbody>${order.map((number, place) => {
       const row = matrix.rows[number];
-      const isFirst = group && place > 0 && matrix.rows[order[place - 1]].combination[group] !== row.combination[group];
+      const labels = labelsOf(row.combination);
+      const isFirst = group && place > 0 && labelsOf(matrix.rows[order[place - 1]].combination)[group] !== labels[group];
       const estimate = row.metrics[metric] ?? {};
       const stands = standing(row, matrix.best[metric]);
       return html`<tr key=${number} class=${isFirst ? "apart" : ""}>
         <td>${stands ? html`<span class=${`tag ${stands === "exploratory" ? "" : "star"}`} title=${row.exploratory?.reason ?? undefined}>${stands === "best" ? "★ " : stands === "exploratory" ? "" : "☆ "}${words.sweep[stands]}</span>` : null}
           ${isBase(row) ? html`<span class="tag">${words.sweep.baseline}</span>` : null}</td>
-        ${nodes.map((node) => html`<td class="name">${row.combination[node]}</td>`)}
+        ${nodes.map((node) => html`<td class="name">${labels[node]}</td>`)}
         <td class="num">${count(estimate.n)}${row.exploratory && estimate.n ? html` <small class="quiet" title=${words.sweep.suggestedBy(row.exploratory.suggested_by)}>${words.sweep.leftOut(row.exploratory.cases_left_out)}</small>` : null}</td><td class="num">${figure(estimate.mean)}</td>
         <td title=${classes && Number.isFinite(estimate.class_cases) ? words.sweep.classCases(estimate.class_cases) : undefined}><${Interval} estimate=${estimate} scale=${scale} baseline=${base} /></td>
         <td class="num">${estimate.n ? html`<${Difference} estimate=${estimate} better=${better} />` : null}</td><td class="num">${probability(estimate.p_adjusted)}</td>
