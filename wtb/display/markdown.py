@@ -43,6 +43,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], figures: int = 
     return "\n".join(f"| {' | '.join(line)} |" for line in (list(map(escape, headers)), rules, *rows))
 
 
+def fenced(lines: Iterable[str], language: str) -> str:
+    """Lines as a block of code; none of them can end it."""
+    return "\n".join([f"````{language}", *(texts.printable(line).replace("````", "```") for line in lines), "````"])
+
+
 def gate_list(found: Iterable[GateDocument]) -> str:
     """Gates as a list; those that do not hold stand out."""
     return "\n".join(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
-from wtb.analysis.comparison import changes
+from wtb.analysis.comparison import changed_files, changes
 from wtb.analysis.comparison.first_difference import partings
 from wtb.analysis.comparison.paired_results import Outcomes, Scores, failing, read_outcomes, read_scores
 from wtb.analysis.comparison.pairing import Pairs, match
@@ -170,17 +170,29 @@ def _sizes(pairs: Pairs) -> ComparedSizes:
 
 def _changed(database: Database, before: SweepRow, after: SweepRow, pairs: Pairs, metrics: _Metrics) -> ChangesDocument:
     graphs = [queries.workflow_graph(database, sweep.workflow_id) for sweep in (before, after)]
-    return {
-        "code": changes.code_changes(
-            before.fingerprints, after.fingerprints, (before.spec.get("code"), after.spec.get("code"))
-        ),
-        "variants": changes.variant_changes(before.fingerprints, after.fingerprints),
+    renamed = changed_files.renamed_variants(before.spec, after.spec)
+    was = changed_files.with_names(before.fingerprints, renamed)
+    codes = changed_files.code_with_names(before.spec.get("code"), renamed), after.spec.get("code")
+    is_text = {(node, name) for node, names in renamed.items() for name in names.values()}
+    changed: ChangesDocument = {
+        "code": [
+            change
+            for change in changes.code_changes(was, after.fingerprints, codes)
+            if (change["node"], change["variant"]) not in is_text or change.get("causes") != [changes.PARAMETERS]
+        ],
+        "variants": changes.variant_changes(was, after.fingerprints),
         "combinations": pairs.combinations,
         "cases": pairs.cases,
         "metrics": {"common": len(metrics.common), "added": metrics.added, "removed": metrics.removed},
-        "settings": changes.setting_changes(*(_spec(database, sweep) for sweep in (before, after))),
+        "settings": changes.setting_changes(
+            changed_files.without_texts(_spec(database, before), renamed),
+            changed_files.without_texts(_spec(database, after)),
+        ),
         "graph": changes.graph_changed(*graphs),
     }
+    if files := changed_files.file_changes(before.spec, after.spec):
+        changed["files"] = files
+    return changed
 
 
 def _spec(database: Database, sweep: SweepRow) -> StoredSpec:

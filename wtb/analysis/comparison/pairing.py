@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wtb.analysis.comparison.changed_files import renamed_variants
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError
 from wtb.core.tree.clusters import is_of_equal_inputs, united
@@ -54,11 +55,15 @@ class Pairs(NamedTuple):
 
 
 def match(database: Database, before: SweepRow, after: SweepRow) -> Pairs:
-    """Pair two sweeps, given their rows. Cases are the same where their input, expected value and files are.
+    """Pair two sweeps, given their rows. Grid points that differ only in the text of files are the same combination.
+
+    Cases are the same where their input, expected value and files are.
 
     Raises InputError for a case of which the two say that it belongs to different clusters.
     """
     choices = [queries.choices(database, sweep.id) for sweep in (before, after)]
+    renamed = renamed_variants(before.spec, after.spec)  # since only the text of a file was changed
+    choices[0] = [{node: renamed.get(node, {}).get(name, name) for node, name in one.items()} for one in choices[0]]
     named = [{tuple(sorted(choice.items())): number for number, choice in enumerate(side)} for side in choices]
     common = [key for key in named[1] if key in named[0]]
     contents = [

@@ -72,10 +72,20 @@ class SettingChange(TypedDict):
     after: Any
 
 
+class FileChange(TypedDict):
+    """A file that parameters of both sweeps name, with another text: its SHA-256, and a unified difference by lines."""
+
+    path: str
+    before: str
+    after: str
+    difference: list[str]
+
+
 class ChangesDocument(TypedDict):
     """What is different between two sweeps besides their results."""
 
     code: list[CodeChange]
+    files: NotRequired[list[FileChange]]
     variants: VariantChanges
     combinations: CombinationChanges
     cases: CaseChanges

@@ -91,6 +91,15 @@ class LastSweepDocument(TypedDict):
     next_step: str
 
 
+class PlannedFactor(TypedDict):
+    """A parameter of a node that is varied. `levels`: their labels. `is_nested`: some variants do not have it."""
+
+    node: str
+    parameter: str
+    levels: list[str]
+    is_nested: bool
+
+
 class PlanDocument(TypedDict):
     """What a sweep would run.
 
@@ -101,6 +110,7 @@ class PlanDocument(TypedDict):
     sweep: str
     workflow: str
     vary: dict[str, list[str]]
+    factors: NotRequired[list[PlannedFactor]]
     combinations: int
     cases: int
     repeats: int

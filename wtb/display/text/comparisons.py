@@ -36,6 +36,7 @@ Place = tuple[str, tuple[tuple[str, str], ...]]  # of a cell: its case and its c
 
 ROWS = 20  # combinations and metrics that are shown of those that differ
 SPLIT = 3  # varied nodes that have a column each; more of them share one
+DIFFERENCE = 20  # lines that are shown of what changed in a file
 NAMES = 5  # variants, cases and settings that are named
 _ANSWERING = ("environment.tools.", "environment.judges.")
 _VERDICTS = {
@@ -59,6 +60,7 @@ def comparison(document: ComparisonDocument, width: int, color: bool = False, ce
     parts = [_headline(document, width, color), _bullets(document["because"], width)]
     changes = [*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)]
     parts.append(facts([*changes, *series_facts(document)], width))
+    parts += ["".join(f"{printable(line)}\n" for line in lines) for lines in _differences(document)]
     headers, rows, which = _rows(document)
     if rows:
         parts.append(_grid(headers, rows[:ROWS], which[:ROWS], width, color))
@@ -78,7 +80,9 @@ def regression(document: RegressionDocument, width: int, color: bool = False, ce
         return comparison(document, width, color, cells)
     failed = gates.lines(gate for gate in document["gates"] if not gate["holds"])
     code = [
-        pair for pair in _changes(document["changed"]) if pair[0] in ("code", "causes", "graph") and document["cells"]
+        pair
+        for pair in _changes(document["changed"])
+        if pair[0] in ("code", "causes", "files", "graph") and document["cells"]
     ]
     return f"{_quiet(document)}\n{_bullets([*document['because'], *failed], width)}{facts(code, width)}"
 
@@ -109,12 +113,21 @@ def as_markdown(document: ComparisonDocument, cells: int = 20) -> str:
     changes = [*_changes(document["changed"]), ("margin", _margin(document)), *_floor(document)]
     changes += series_facts(document)
     parts.append(markdown.bullets(f"{name}: {text}" for name, text in changes if text))
+    parts += [markdown.fenced(lines, "diff") for lines in _differences(document)]
     headers, rows, _ = _rows(document)
     parts.append(_table(headers, rows[:ROWS]))
     headers, rows = _cells(document, cells)
     if rows:
         parts += [f"{_of(document, cells)}, the worst first:", _table(headers, rows)]
     return markdown.joined(parts)
+
+
+def _differences(document: ComparisonDocument) -> Iterator[list[str]]:
+    """Yield the lines that differ in each file, at most so many of each."""
+    for file in document["changed"].get("files", ()):
+        more = len(file["difference"]) - DIFFERENCE
+        rest = [f"... {texts.plural(more, 'more line')}: --format json"] if more > 0 else []
+        yield [*file["difference"][:DIFFERENCE], *rest]
 
 
 def series_facts(document: ComparisonDocument) -> Iterator[tuple[str, str]]:
@@ -156,6 +169,7 @@ def _changes(changed: ChangesDocument) -> Iterator[tuple[str, str]]:
     variants, combinations, cases = changed["variants"], changed["combinations"], changed["cases"]
     yield "code", _named([f"{one['node']}={one['variant']}" for one in changed["code"]])
     yield "causes", _named(list(dict.fromkeys(cause for one in changed["code"] for cause in one.get("causes", ()))))
+    yield "files", _named([file["path"] for file in changed.get("files", ())])
     yield "graph", "changed" if changed["graph"] else ""
     for what, names in (("added", variants["added"]), ("removed", variants["removed"])):
         yield f"variants {what}", _named([f"{one['node']}={one['variant']}" for one in names])

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from wtb.core.documents.plan import EstimatedAmount, MarginDocument, PilotDocument, PlanDocument, PlannedCode
+from wtb.core.documents.plan import (
+    EstimatedAmount,
+    MarginDocument,
+    PilotDocument,
+    PlanDocument,
+    PlannedCode,
+    PlannedFactor,
+)
+from wtb.core.factors.factors import factors_of
+from wtb.core.factors.level_names import split_name
 from wtb.core.texts import MISSING, money, plural, printable, took
+from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.tables import grid, wrapped
 from wtb.display.text.costs import limits as limits_in_words
@@ -56,6 +66,8 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
             "not_followed": prepared.bound.code["not_followed"],
         },
     }
+    if factors := _factors(prepared, vary):
+        planned["factors"] = factors
     if prepared.notes:
         planned["notes"] = prepared.notes
     if prepared.sampled_from is not None:
@@ -63,6 +75,38 @@ def document(prepared: Prepared, estimate: Estimate, margins: list[MarginDocumen
     if prepared.findings:
         planned["data"] = list(prepared.findings)
     return planned
+
+
+def _factors(prepared: Prepared, vary: Mapping[str, Sequence[str]]) -> list[PlannedFactor]:
+    """Return the factors, with the levels that what is planned has."""
+    stored = prepared.bound.spec.as_stored()["vary"]
+    return [
+        {
+            "node": factor.node,
+            "parameter": factor.parameter,
+            "levels": [level.label for level in factor.levels if not set(level.variants).isdisjoint(vary[node])],
+            "is_nested": factor.is_nested,
+        }
+        for node, factors in factors_of(stored).items()
+        for factor in factors
+    ]
+
+
+def _varied(planned: PlanDocument) -> list[str]:
+    """Lines with what is varied: of a node with factors the levels, and the variants that are no grid points."""
+    lines = []
+    for node, names in planned["vary"].items():
+        factors = [factor for factor in planned.get("factors", ()) if factor["node"] == node]
+        if not factors:
+            lines.append(f"  {node}: {', '.join(names)}")
+            continue
+        others = [name for name in names if not split_name(name)[1]]
+        lines.append(f"  {node}: {', '.join([*others, plural(len(names) - len(others), 'grid point')])}")
+        for factor in factors:
+            nested = "; not of all variants" if factor["is_nested"] else ""
+            count = plural(len(factor["levels"]), "level")
+            lines.append(f"    {node}.{factor['parameter']}: {', '.join(factor['levels'])} ({count}{nested})")
+    return lines
 
 
 def _range(count: Count, times: int) -> list[int | None]:
@@ -76,10 +120,10 @@ def render(planned: PlanDocument, width: int = 80) -> str:
         f"{planned['sweep']}: workflow {planned['workflow']}",
         f"{planned['combinations']:,} combinations x {planned['cases']:,} cases x {planned['repeats']:,} repeats"
         f" = {planned['cells']:,} cells",
-        *(f"  {node}: {', '.join(names)}" for node, names in planned["vary"].items()),
+        *_varied(planned),
     ]
     if planned["baseline"]:
-        sentences.append("baseline: " + " ".join(f"{node}={name}" for node, name in planned["baseline"].items()))
+        sentences.append(f"baseline: {in_words(planned['baseline'])}")
     for what, words in (("evaluators", planned["evaluators"]), ("limits", limits_in_words(planned["limits"]))):
         if words:
             sentences.append(f"{what}: {', '.join(words)}")

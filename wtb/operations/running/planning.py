@@ -18,6 +18,7 @@ from wtb.operations.context import Context
 from wtb.operations.running.local import ShowProgress, run
 from wtb.operations.running.pilot import pilot_document, pilot_of
 from wtb.planning.estimate import estimate
+from wtb.planning.factors.changes import unchecked_levels
 from wtb.planning.prepare import Prepared
 from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.sessions import check_open, no_session, session_name
@@ -104,7 +105,8 @@ def _last_sweep(database: Database, prepared: Prepared) -> LastSweepDocument | N
 def _warn(planned: PlanDocument, prepared: Prepared, reasons: list[UnknownCost]) -> None:
     """Add to a plan the costs that are not known, and that its dollar limit cannot be kept."""
     planned["unknown_costs"] = reasons
-    planned["warnings"] = cost_warnings(reasons, prepared.bound.spec.limits.usd, ended=False)
+    costs = cost_warnings(reasons, prepared.bound.spec.limits.usd, ended=False)
+    planned["warnings"] = [*unchecked_levels(prepared.bound), *costs]
 
 
 def _last_unknown_costs(database: Database, prepared: Prepared) -> list[UnknownCost]:

@@ -8,7 +8,7 @@ from typing import Any
 from wtb.authoring.nodes import Node, Variant
 from wtb.config.yaml_reader import parse
 from wtb.core.errors import InputError
-from wtb.core.factors.factors import base_name
+from wtb.core.factors.factors import base_name, factors_of
 from wtb.core.factors.level_names import canonical, level_label, point_name
 from wtb.core.values import Json
 from wtb.planning.binding import Bound
@@ -106,3 +106,17 @@ def read_level(base: Variant, parameter: str, text: str) -> Json:
     except InputError:
         return text
     return text if base.parameter_problems("", parameter, [value]) else value
+
+
+def unchecked_levels(bound: Bound) -> list[str]:
+    """Return a sentence for each factor that a node takes only because it takes any parameter."""
+    sentences = []
+    for factors in factors_of(bound.spec.as_stored()["vary"]).values():
+        for factor in factors:
+            node = bound.workflow.nodes.get(factor.node)
+            variants = [] if node is None else [node[name] for level in factor.levels for name in level.variants]
+            if any(factor.parameter not in variant.parameters[0] for variant in variants):
+                sentences.append(
+                    f"node {factor.node!r} takes parameters of any name, so the name {factor.parameter!r} is not checked"
+                )
+    return sentences

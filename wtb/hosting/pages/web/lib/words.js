@@ -338,6 +338,7 @@ export const words = {
     added: (/** @type {string} */ node, /** @type {string} */ variant) => `+ ${node} = ${variant}`,
     removed: (/** @type {string} */ node, /** @type {string} */ variant) => `− ${node} = ${variant}`,
     codeOf: (/** @type {string} */ node, /** @type {string} */ variant, /** @type {string[]} */ causes) => `code of ${node} = ${variant}${causes.length ? ` (${causes.join(", ")})` : ""}`,
+    file: (/** @type {string} */ path) => `text of ${path}`,
     look: "compare",
     pWorse: "p of worse",
     partAt: (/** @type {string} */ node) => `first differs at ${node}`,

@@ -25,6 +25,7 @@ export function ComparePage({ parts: [before, after] }) {
 function Changed({ changed }) {
   const items = [
     ...changed.code.map((/** @type {any} */ one) => words.compare.codeOf(one.node, one.variant, one.causes ?? [])),
+    ...(changed.files ?? []).map((/** @type {any} */ one) => html`<details><summary>${words.compare.file(one.path)}</summary><table class="text-diff"><tbody>${one.difference.map((/** @type {string} */ line) => html`<tr class=${line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : ""}><td>${line}</td></tr>`)}</tbody></table></details>`),
     ...changed.settings.map((/** @type {any} */ one) => `${one.key}: ${JSON.stringify(one.before)} → ${JSON.stringify(one.after)}`),
     ...(changed.variants?.added ?? []).map((/** @type {any} */ one) => words.compare.added(one.node, one.variant)),
     ...(changed.variants?.removed ?? []).map((/** @type {any} */ one) => words.compare.removed(one.node, one.variant)),

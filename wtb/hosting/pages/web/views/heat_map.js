@@ -151,7 +151,7 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
       ${rows.map(
         (number, index) => html`<div class="mono" key=${number} title=${combination(columns.combinations[number])}
           style=${{ position: "absolute", top: `${(first + index) * ROW - top}px`, height: `${ROW}px`, lineHeight: `${ROW}px`, fontSize: "11px", whiteSpace: "nowrap", overflow: "hidden", textOverflow: "ellipsis", width: "100%", paddingRight: "6px" }}>
-          ${varied.map((node) => columns.combinations[number][node]).join(" · ")}</div>`,
+          ${varied.map((key) => labelsOf(columns.combinations[number])[key]).filter(Boolean).join(" · ")}</div>`,
       )}
     </div>
     <div class="canvas" style=${{ maxWidth: `${Math.max(1, cases) * WIDEST + 2}px` }} role="grid" tabindex="0" aria-label=${words.matrix.label} aria-rowcount=${order.length} aria-colcount=${cases}
