@@ -259,7 +259,7 @@ def stored_spec(row: SweepRow) -> SweepSpec:
         spec = parse_single(keys, f"execution {row.id}")
     else:
         spec = parse_spec(keys, f"sweep {row.id}")
-    return spec.with_fork_variants(read_variants(row.spec.get("fork_variants", {})))
+    return spec.with_fork_variants(read_variants(row.spec.get("fork_variants", {}), row.spec.get("texts")))
 
 
 @checked

@@ -422,11 +422,12 @@ def derived(form: Variant, of_forks: Sequence[Mapping[str, Any]]) -> Variant:
     return form if base is None else {**base, **{key: value for key, value in form.items() if key != "of"}}
 
 
-def read_variants(given: Mapping[str, Sequence[Variant]]) -> Mapping[str, Sequence[VariantRef]]:
-    """Read variants by node as a sweep file has them. Raises InputError."""
-    vary = _validated(
-        _FILLER | {"vary": {node: list(forms) for node, forms in given.items()}}, Located(), SingleSpec, {SETTLED: True}
-    ).variants
+def read_variants(
+    given: Mapping[str, Sequence[Variant]], texts: Mapping[str, str] | None = None
+) -> Mapping[str, Sequence[VariantRef]]:
+    """Read variants by node as a sweep file has them. texts: of the files that they name. Raises InputError."""
+    data = _FILLER | {"vary": {node: list(forms) for node, forms in given.items()}, "texts": dict(texts or {})}
+    vary = _validated(data, Located(), SingleSpec, {SETTLED: True}).variants
     return {node: refs for node, refs in vary.items() if not isinstance(refs, str)}
 
 

@@ -63,8 +63,7 @@ def _difference(before: StoredSpec, after: StoredSpec, was: FileReference, now: 
     old = before.get("texts", {}).get(was.sha256, "").splitlines()
     new = after.get("texts", {}).get(now.sha256, "").splitlines()
     lines = difflib.unified_diff(old, new, was.path, now.path, lineterm="", n=2)
-    for line in islice(lines, _CHOICES = ("baseline", "exclude", "combinations")
-_MOST_LINES):
+    for line in islice(lines, _MOST_LINES):
         yield line[:_LONGEST_LINE]
     if next(lines, None) is not None:
         yield "..."

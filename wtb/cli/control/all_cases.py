@@ -13,12 +13,15 @@ from wtb.cli import options
 from wtb.cli.console import put, read_pair, render_matrix, say
 from wtb.cli.run.sweeps import exit_code, say_how_it_ended
 from wtb.config import yaml_reader
+from wtb.core.factors import factors
+from wtb.core.factors.file_levels import SCHEME, replace_files
 from wtb.core.texts import plural
 from wtb.core.tree import combinations
 from wtb.display.json_text import as_json
 from wtb.operations import context as contexts
 from wtb.operations.results import matrix as results
 from wtb.operations.running import local
+from wtb.planning.factors import parameter_files
 from wtb.store.read import queries
 
 if TYPE_CHECKING:
@@ -28,13 +31,20 @@ if TYPE_CHECKING:
 
 
 def read_variants(texts: Iterable[str]) -> dict[str, Variant]:
-    """Read NODE=VARIANT, where the variant is a name, an import path or a mapping as in a sweep file."""
+    """Read NODE=VARIANT or NODE.PARAMETER=LEVEL; a variant is a name, an import path or a mapping as in a sweep file.
+
+    A level, or a parameter in a mapping, may be a file of the project: `file://PATH` stands for its text.
+    """
     found: dict[str, Variant] = {}
     for text in texts:
         node, form = read_pair("--variant", text)
         document = yaml_reader.parse(f"variant: {form}".encode(), "--variant") if form[0] == "{" else None
-        found[node] = form if document is None else document.data["variant"]
+        found[node] = replace_files(form if document is None else document.data["variant"], _text_of)
     return found
+
+
+def _text_of(named: str) -> str:
+    return parameter_files.read_text(named.removeprefix(SCHEME), Path())
 
 
 def present_row(backend: Backend, added: AddedRow, format: options.Format, output: Path | None) -> None:
@@ -58,7 +68,8 @@ def present_row(backend: Backend, added: AddedRow, format: options.Format, outpu
 
 
 def _text(added: AddedRow) -> str:
-    changed = ", ".join(f"{node}={name}" for node, name in added.choices.items() if added.base.get(node) != name)
+    labels, base = factors.labels_of(added.choices), factors.labels_of(added.base)
+    changed = ", ".join(f"{key}={label}" for key, label in labels.items() if base.get(key) != label)
     failed = f"; {plural(added.failed, 'cell')} failed before that, as in the other row" if added.failed else ""
     return (
         f"sweep {added.name} ({added.sweep}): {combinations.in_words(added.choices)} is a row now, of "

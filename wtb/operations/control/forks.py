@@ -180,7 +180,10 @@ def _read(bound: Bound, variants: Mapping[str, Variant]) -> tuple[dict[str, str]
         for node, form in variants.items()
         if not isinstance(form, str) or is_import_path(form)
     }
-    refs = {node: ref for node, (ref,) in read_variants({node: [form] for node, form in forms.items()}).items()}
+    refs = {
+        node: ref
+        for node, (ref,) in read_variants({node: [form] for node, form in forms.items()}, bound.spec.texts).items()
+    }
     names = {node: form for node, form in variants.items() if isinstance(form, str)}
     known = {node: [*bound.spec.fork_variants.get(node, ()), *_listed(bound, node)] for node in refs}
     made = {

@@ -9,6 +9,7 @@ from wtb.authoring.nodes import Node, Variant
 from wtb.config.yaml_reader import parse
 from wtb.core.errors import InputError
 from wtb.core.factors.factors import base_name, factors_of
+from wtb.core.factors.file_levels import with_texts
 from wtb.core.factors.level_names import canonical, level_label, point_name
 from wtb.core.values import Json
 from wtb.planning.binding import Bound
@@ -68,7 +69,7 @@ def _changed(bound: Bound, node: Node, levels: Mapping[str, Any], chosen: Sequen
     base = node[name]
     changed = dict(ref.levels) if ref is not None else {}
     for parameter, level in levels.items():
-        changed[parameter] = _level(refs, node.name, base, parameter, level)
+        changed[parameter] = _level(refs, bound.spec.texts, base, parameter, level)
     of = ref.of if ref is not None and ref.levels else None if name == node.default else name
     source = ref.source if ref is not None and ref.levels else None
     made = point_name(changed, base_name(of, source))
@@ -83,29 +84,34 @@ def _refs(bound: Bound, node: str) -> list[VariantRef]:
     return [*(one for one in listed if isinstance(one, VariantRef)), *bound.spec.fork_variants.get(node, ())]
 
 
-def _level(refs: Sequence[VariantRef], node: str, base: Variant, parameter: str, level: Any) -> Json:
+def _level(refs: Sequence[VariantRef], texts: Mapping[str, str], base: Variant, parameter: str, level: Any) -> Json:
     """Return a level of the sweep that a text names, else what a text is for the type of the parameter."""
     known: dict[str, Json] = {
         canonical(one.levels[parameter]): one.levels[parameter] for one in refs if parameter in one.levels
     }
     if isinstance(level, str):
-        named = [one for one in known.values() if names_label(level, level_label(one))]
+        named = [
+            one for one in known.values() if names_label(level, level_label(one)) or with_texts(one, texts) == level
+        ]
         if len(named) == 1:
             return named[0]
         level = read_level(base, parameter, level)
-    problems = base.parameter_problems(f"node {node!r}", parameter, [level])
+    problems = base.parameter_problems(f"node {base.node!r}", parameter, [level])
     if problems:
         raise InputError(*(text for _, text in problems))
     return level  # type: ignore[no-any-return]
 
 
 def read_level(base: Variant, parameter: str, text: str) -> Json:
-    """Read a level that was typed: as YAML if the parameter takes that, else as text."""
+    """Read a level that was typed: as a number or another plain value if the parameter takes that, else as text."""
+    if "\n" in text:
+        return text
     try:
         value: Json = parse(b"level: " + text.encode(), "level").data["level"]
     except InputError:
         return text
-    return text if base.parameter_problems("", parameter, [value]) else value
+    is_text = isinstance(value, str | list | dict) or base.parameter_problems("", parameter, [value])
+    return text if is_text else value
 
 
 def unchecked_levels(bound: Bound) -> list[str]:
@@ -116,7 +122,6 @@ def unchecked_levels(bound: Bound) -> list[str]:
             node = bound.workflow.nodes.get(factor.node)
             variants = [] if node is None else [node[name] for level in factor.levels for name in level.variants]
             if any(factor.parameter not in variant.parameters[0] for variant in variants):
-                sentences.append(
-                    f"node {factor.node!r} takes parameters of any name, so the name {factor.parameter!r} is not checked"
-                )
+                name = factor.parameter
+                sentences.append(f"node {factor.node!r} takes parameters of any name, so {name!r} is not checked")
     return sentences
