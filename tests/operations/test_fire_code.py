@@ -120,6 +120,14 @@ holdout: 0.3
 redact: {patterns: {secret: 'secret-[0-9]+'}}
 run: {rlimits: {memory: 2GB}}
 """,
+    "grid": """
+workflow: "models:make"
+cases: cases.jsonl
+params: {prompt: "file://note.txt"}
+vary: {first: [default, {with: "models:thrice", by: [7, 8]}], last: all}
+baseline: {first.by: 8}
+exclude: [{first.by: 7}]
+""",
     "graph": "workflow: graphs:graph\ncases: [{id: a, input: {n: 1}}, {id: b, input: {n: 2}}]\nvary: {two: all}\n",
 }
 LINES = '{"id": "%s", "input": {"point": {"x": 1, "on": [3, 4]}}, "expected": "secret-12", "cluster": "%s"}\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from wtb.core.errors import InputError
 from wtb.core.factors.factors import factors_of
 from wtb.core.factors.file_levels import sha256_of
 from wtb.core.tree.combinations import in_words
+from wtb.operations.running.published import sweep_to_send
 from wtb.planning.binding import Bound, bind
 from wtb.planning.data.picking import Only
 from wtb.planning.prepare import Prepared, as_written, prepare
@@ -478,6 +480,14 @@ def test_where_no_file_is_read_its_name_is_refused() -> None:
     known = {"a" * 64: "other text"}
     with pytest.raises(InputError, match="a text with another SHA-256"):
         spec_with(vary={"answer": {"prompt": [f"file://x#{'a' * 64}"]}}, texts=known)
+
+
+def test_whoever_submits_a_sweep_file_to_a_server_sends_the_texts(project: Path) -> None:
+    file = sweep_file(project, "{answer.prompt: ['file://prompts/v1.md', 'file://prompts/v2.md']}")
+    keys = json.loads(json.dumps(sweep_to_send(file)))
+    assert set(keys["texts"].values()) == {"Answer briefly.\n", "Answer in verse: é\n"}
+    sent = bind(parse_spec(keys), workflow())
+    assert sent.fingerprints == bind(load_spec(file), workflow()).fingerprints
 
 
 def test_a_case_may_have_such_a_text(project: Path) -> None:

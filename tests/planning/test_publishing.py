@@ -20,7 +20,9 @@ from wtb.authoring.graph_snapshot import graph_snapshot
 from wtb.authoring.nodes import Variant
 from wtb.core.errors import InputError
 from wtb.integrations.mcp import use_server
+from wtb.planning.binding import bind
 from wtb.planning.publishing import PublishedCode, describe_registered
+from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.publications import list_publications, publish
 
@@ -76,6 +78,33 @@ def test_graph_and_fingerprints_are_those_of_the_code() -> None:
     assert (made.max_steps, made.approval, made.params, made.version) == (7, {"after": "f"}, {"top": 3}, "2")
     assert made.nodes["f"].rules.queue == "gpu"
     assert made.nodes["f"].active() == code.nodes["f"].active() == ["default", "odd", "k7"]
+
+
+def with_parameters() -> Workflow:
+    wf = Workflow("flow")
+
+    @wf.node
+    def f(state: Any, *, k: int = 5, word: str | None = None) -> Any:
+        return {}
+
+    wf.entry(f)
+    wf.edge(f, END)
+    return wf
+
+
+def test_a_grid_becomes_the_variants_that_it_becomes_with_the_code() -> None:
+    keys: dict[str, Any] = {"workflow": "flow", "cases": [], "baseline": {"f.k": 9}}
+    spec = parse_spec({**keys, "vary": {"f": ["default", {"k": [7, 9], "word": ["a", "b"]}]}})
+    bound = [bind(spec, one) for one in (with_parameters(), published(with_parameters()))]
+    assert bound[0].spec == bound[1].spec
+    assert bound[0].fingerprints == bound[1].fingerprints
+    assert len(bound[0].vary["f"]) == 5
+    refused = []
+    for one in (with_parameters(), published(with_parameters())):
+        with pytest.raises(InputError) as raised:
+            bind(parse_spec({**keys, "vary": {"f.k": ["x", 2.5], "f.kk": [1]}}), one)
+        refused.append(raised.value.problems)
+    assert refused[0] == refused[1]
 
 
 def test_tools_have_their_names_and_servers_that_nobody_can_ask() -> None:

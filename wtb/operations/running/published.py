@@ -7,11 +7,12 @@ send it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from wtb.config.urls import split_url
-from wtb.config.yaml_reader import read
+from wtb.config.yaml_reader import Located, read
 from wtb.core.arguments.approval import Approval
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Number
@@ -26,6 +27,7 @@ from wtb.operations.running.submitting import Submitted, submit
 from wtb.operations.running.uploaded_cases import with_uploaded_cases
 from wtb.planning.cases import case_row, read_cases
 from wtb.planning.data.picking import Only
+from wtb.planning.factors.parameter_files import read_parameter_files
 from wtb.planning.prepare import MAX_CELLS, Prepared, prepare
 from wtb.planning.sweep_spec import SweepSpec, parse_spec, spec_of
 
@@ -39,12 +41,13 @@ def sweep_to_send(file: Path) -> dict[str, Any]:
         file: The sweep file.
 
     Returns:
-        Its keys, with its cases as a list.
+        Its keys, with its cases as a list, and the texts of files that its parameters name.
 
     Raises:
-        InputError: If something is wrong with it, or with the file of its cases.
+        InputError: If something is wrong with it, or with a file that it names.
     """
     document = read(file)
+    document = replace(document, data=read_parameter_files(document.data, file.parent, Located(document)))
     spec = spec_of(document)
     keys = {"sweep": spec.sweep, **document.data}
     if isinstance(spec.cases, str):

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.authoring.nodes import Node, Variant
-from wtb.config.yaml_reader import parse
 from wtb.core.errors import InputError
 from wtb.core.factors.factors import base_name, factors_of
 from wtb.core.factors.file_levels import with_texts
 from wtb.core.factors.level_names import canonical, level_label, point_name
 from wtb.core.values import Json
 from wtb.planning.binding import Bound
+from wtb.planning.factors.expansion import read_level
 from wtb.planning.factors.references import names_label
 from wtb.planning.factors.variant_forms import VariantRef
 
@@ -100,18 +100,6 @@ def _level(refs: Sequence[VariantRef], texts: Mapping[str, str], base: Variant, 
     if problems:
         raise InputError(*(text for _, text in problems))
     return level  # type: ignore[no-any-return]
-
-
-def read_level(base: Variant, parameter: str, text: str) -> Json:
-    """Read a level that was typed: as a number or another plain value if the parameter takes that, else as text."""
-    if "\n" in text:
-        return text
-    try:
-        value: Json = parse(b"level: " + text.encode(), "level").data["level"]
-    except InputError:
-        return text
-    is_text = isinstance(value, str | list | dict) or base.parameter_problems("", parameter, [value])
-    return text if is_text else value
 
 
 def unchecked_levels(bound: Bound) -> list[str]:

@@ -10,16 +10,17 @@ from pydantic_core import PydanticCustomError
 
 from wtb.authoring.nodes import Variant
 from wtb.authoring.workflow import Workflow
-from wtb.config.yaml_reader import Loc
+from wtb.config.yaml_reader import Loc, parse
 from wtb.core.errors import InputError, did_you_mean, meant_or_known
 from wtb.core.factors.factors import base_name
 from wtb.core.factors.file_levels import with_texts
 from wtb.core.factors.level_names import canonical, level_label, point_name
+from wtb.core.values import Json
 from wtb.planning.factors.grids import MAX_POINTS, Grid, is_range, levels_under
 from wtb.planning.factors.references import Variants, resolve_choices, resolve_rule
 from wtb.planning.factors.variant_forms import Unsettled, VariantRef
 from wtb.planning.publishing import Code
-from wtb.planning.sweep_spec import SweepSpec, read_node_variants
+from wtb.planning.sweep_spec import SingleSpec, SweepSpec, read_node_variants
 
 _Entry = tuple[VariantRef | Grid, Loc]  # with its place in the sweep file
 
@@ -110,6 +111,9 @@ def _settle(expansion: _Expansion, key: str, written: Any) -> None:
     else:
         try:
             levels = levels_under(parameter, written.written, at=())
+            if isinstance(expansion.spec, SingleSpec) and node in expansion.workflow.nodes:  # its levels were typed
+                base = expansion.workflow.nodes[node].variants[expansion.workflow.nodes[node].default]
+                levels = tuple(read_level(base, parameter, one) if isinstance(one, str) else one for one in levels)
         except PydanticCustomError as error:
             context = error.context or {}
             expansion.report(("vary", key, *context.get("at", ())), f"{key!r} has {context['text']}")
@@ -287,3 +291,15 @@ def _with_choices(spec: SweepSpec) -> SweepSpec:
     if problems:
         raise InputError(*problems)
     return spec.model_copy(update=update)
+
+
+def read_level(base: Variant, parameter: str, text: str) -> Json:
+    """Read a level that was typed: as a number or another plain value if the parameter takes that, else as text."""
+    if "\n" in text:
+        return text
+    try:
+        value: Json = parse(b"level: " + text.encode(), "level").data["level"]
+    except InputError:
+        return text
+    is_text = isinstance(value, str | list | dict) or base.parameter_problems("", parameter, [value])
+    return text if is_text else value
