@@ -43,6 +43,7 @@ from wtb.analysis.statistics.sequential.running import Method
 from wtb.analysis.statistics.units import FEW, FEWEST
 from wtb.core.documents.common import cell_counts
 from wtb.core.errors import StoreError
+from wtb.core.factors.factors import labels_of
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import OnFailure, Scale
 from wtb.core.scoring.unknown_costs import cost_warnings
@@ -367,6 +368,14 @@ def _rows(
     return figures, [*data_found(sweep.spec), *cases_without_expected(scored), *failures_counted(scored), *warnings]
 
 
+def _add_levels(rows: Sequence[RowDocument]) -> None:
+    """Add to rows the labels of their levels by factor, if there are factors."""
+    for row in rows:
+        choice = row["combination"]
+        if levels := {key: label for key, label in labels_of(choice).items() if key not in choice}:
+            row["levels"] = levels
+
+
 def _outcomes(database: Database, sweep_id: str, scored: Scores, runs: aggregates.NodeRunTotals) -> list[RowDocument]:
     """The rows with what came of their cells, and what these took."""
     rows: list[RowDocument] = [
@@ -384,6 +393,7 @@ def _outcomes(database: Database, sweep_id: str, scored: Scores, runs: aggregate
         }
         for choice in scored.choices
     ]
+    _add_levels(rows)
     succeeded_usd: dict[int, float] = {}
     failed_usd, innocent_usd = [0.0] * len(rows), [0.0] * len(rows)
     if runs.has_failed:

@@ -102,6 +102,7 @@ class RowDocument(TypedDict):
     """One combination of a matrix."""
 
     combination: Combination
+    levels: NotRequired[dict[str, str]]  # their labels by factor, `node.parameter`, if a node has factors
     n: int
     succeeded: int
     failed: int
