@@ -492,3 +492,12 @@ def test_whoever_submits_a_sweep_file_to_a_server_sends_the_texts(project: Path)
 
 def test_a_case_may_have_such_a_text(project: Path) -> None:
     assert prepared(vary=GRID, cases=[{"input": {"q": "file:///etc/passwd"}}]).cases == 1
+
+
+def test_a_stored_sweep_of_a_node_with_a_dot_needs_no_code_to_be_read() -> None:
+    vary = {"answer.check": ["default", {"strict": [True]}]}
+    bound = bound_to(vary=vary, baseline={"answer.check": "strict=true"})
+    again = parse_spec(as_written(bound.spec.as_stored()), is_stored=True)
+    assert not again.has_factors
+    assert again == bound.spec
+    assert again.baseline == {"answer.check": "strict=true"}

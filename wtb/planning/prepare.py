@@ -256,9 +256,9 @@ def stored_spec(row: SweepRow) -> SweepSpec:
     if keys.get("session") is not None:
         keys["session"] = row.session  # it may have been renamed
     if row.kind == "single":
-        spec = parse_single(keys, f"execution {row.id}")
+        spec = parse_single(keys, f"execution {row.id}", is_stored=True)
     else:
-        spec = parse_spec(keys, f"sweep {row.id}")
+        spec = parse_spec(keys, f"sweep {row.id}", is_stored=True)
     return spec.with_fork_variants(read_variants(row.spec.get("fork_variants", {}), row.spec.get("texts")))
 
 

@@ -294,7 +294,8 @@ class SweepSpec(Strict):
     @property
     def variants(self) -> Mapping[str, Literal["all"] | Sequence[VariantRef]]:
         """What is varied, of a sweep without grids: that of a `Bound`, or as it is stored."""
-        assert not self.has_factors, "grids are expanded when a sweep is bound"
+        vary = self.vary.values()
+        assert not any(isinstance(one, Unsettled) for one in vary), "keys with dots are settled when a sweep is bound"
         return cast("Mapping[str, Literal['all'] | Sequence[VariantRef]]", self.vary)
 
     @property
@@ -381,14 +382,17 @@ def read_spec(data: Mapping[str, Any], folder: Path, located: Located) -> SweepS
     return _validated(read_parameter_files(data, folder, located), located)
 
 
-def parse_spec(data: dict[str, Any], where: str = "") -> SweepSpec:
-    """The same from a mapping with the keys of the file; `where` is what messages call it."""
-    return _validated(data, Located(where=where))
+def parse_spec(data: dict[str, Any], where: str = "", *, is_stored: bool = False) -> SweepSpec:
+    """The same from a mapping with the keys of the file.
+
+    where: what messages call it. is_stored: it was bound to its code, so that keys with dots are nodes.
+    """
+    return _validated(data, Located(where=where), context={SETTLED: True} if is_stored else None)
 
 
-def parse_single(data: dict[str, Any], where: str = "") -> SweepSpec:
+def parse_single(data: dict[str, Any], where: str = "", *, is_stored: bool = False) -> SweepSpec:
     """The same of a single execution, which need not vary anything."""
-    return _validated(data, Located(where=where), SingleSpec)
+    return _validated(data, Located(where=where), SingleSpec, {SETTLED: True} if is_stored else None)
 
 
 _FILLER: Final = {"workflow": "a:b", "cases": "a", "vary": {"a": "all"}}  # what a part of a sweep lacks

@@ -296,9 +296,10 @@ def _spec(stored_spec: StoredSpec, kind: str, choices: Mapping[str, str]) -> dic
         for node, variants in (spec.get("vary") or {}).items()
     }
     vary = {
-        node: [choices[node]] if variants == "all" and node in choices else variants for node, variants in vary.items()
+        node: [{"name": choices[node]}] if variants == "all" and node in choices else variants
+        for node, variants in vary.items()
     }
-    chosen = {node: [variant] for node, variant in choices.items() if not vary.get(node)}
+    chosen = {node: [{"name": variant}] for node, variant in choices.items() if not vary.get(node)}
     vary = {node: variants for node, variants in {**vary, **chosen}.items() if variants}
     return {**spec, "run": run, "cases": "inline", "repeats": 1, "vary": vary}
 

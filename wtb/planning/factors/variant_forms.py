@@ -179,9 +179,9 @@ def _may_be_levels(value: object) -> bool:
     return is_range(value) or (isinstance(value, list | tuple) and bool(value) and not are_variants(value))
 
 
-def mark_choices(value: object) -> object:
+def mark_choices(value: object, info: ValidationInfo) -> object:
     """Mark what stands under keys with a dot in a mapping that chooses variants."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or SETTLED in (info.context or ()):
         return value
     return {
         key: Unsettled(written=stored(one)) if isinstance(key, str) and "." in key and one != [] else one
