@@ -14,7 +14,6 @@ from wtb.cli.console import put, read_pair, render_matrix, say
 from wtb.cli.run.sweeps import exit_code, say_how_it_ended
 from wtb.config import yaml_reader
 from wtb.core.factors import factors
-from wtb.core.factors.file_levels import SCHEME, replace_files
 from wtb.core.texts import plural
 from wtb.core.tree import combinations
 from wtb.display.json_text import as_json
@@ -39,12 +38,8 @@ def read_variants(texts: Iterable[str]) -> dict[str, Variant]:
     for text in texts:
         node, form = read_pair("--variant", text)
         document = yaml_reader.parse(f"variant: {form}".encode(), "--variant") if form[0] == "{" else None
-        found[node] = replace_files(form if document is None else document.data["variant"], _text_of)
+        found[node] = parameter_files.with_read_texts(form if document is None else document.data["variant"], Path())
     return found
-
-
-def _text_of(named: str) -> str:
-    return parameter_files.read_text(named.removeprefix(SCHEME), Path())
 
 
 def present_row(backend: Backend, added: AddedRow, format: options.Format, output: Path | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from wtb.config.validation_messages import problem
 from wtb.config.yaml_reader import Loc, Located
 from wtb.core.errors import InputError, did_you_mean
-from wtb.core.factors.file_levels import SCHEME, FileReference, file_reference, names_file, sha256_of
+from wtb.core.factors.file_levels import SCHEME, FileReference, file_reference, names_file, replace_files, sha256_of
 from wtb.core.serialization.storable import wrong_text
 
 MAX_BYTES: Final = 1024 * 1024
@@ -103,6 +103,11 @@ def unread_problems(data: Mapping[str, Any], located: Located) -> Iterator[str]:
             f"{written!r:.200} names a file, and no file is read here, only where `wtb` reads a sweep file; expected "
             f"its text",
         )
+
+
+def with_read_texts(value: Any, folder: Path) -> Any:
+    """Return plain data with the text in place of each `file://PATH`. Raises InputError as `read_text`."""
+    return replace_files(value, lambda named: read_text(named.removeprefix(SCHEME), folder))
 
 
 def read_text(path: str, folder: Path) -> str:
