@@ -123,6 +123,24 @@ def test_a_fork_of_a_fork_keeps_its_parameters_and_may_have_others(flow: Flow) -
     assert added.choices == {"b": "most"}
 
 
+def test_a_level_is_changed_and_the_others_stay(flow: Flow) -> None:
+    def forked(level: str, *, of: str | None = None) -> Forked:
+        return fork(flow.context, of or flow.origin, at="a", variants={"b.suffix": level}, bound=flow.bound)
+
+    first = forked("?")
+    assert (flow.way(first), flow.row(first).choices) == ("ab?c", {"b": "suffix=?"})
+    assert flow.bench.row.spec["fork_variants"] == {"b": [{"name": "suffix=?", "levels": [["suffix", "?"]]}]}
+    assert flow.row(forked("?")).choices == {"b": "suffix=?"}, "the same once more is the same variant"
+    loud = flow.fork("loud")
+    assert flow.row(forked("7", of=loud.execution)).choices == {"b": 'loud, suffix="7"'}
+    added = add_row(flow.context, flow.origin, variants={"b.suffix": "?!"}, run=False, code=flow.code)
+    assert added.choices == {"b": "suffix=?!"}
+    with pytest.raises(InputError, match="takes no parameter 'sufix'; did you mean 'suffix'"):
+        fork(flow.context, flow.origin, at="a", variants={"b.sufix": "?"}, bound=flow.bound)
+    with pytest.raises(InputError, match="choose the variant, or levels"):
+        fork(flow.context, flow.origin, at="a", variants={"b.suffix": "?", "b": "loud"}, bound=flow.bound)
+
+
 @pytest.mark.parametrize("vary", [("default",), "all"])
 def test_what_a_fork_tried_becomes_a_row_for_every_case(bench: Callable[..., Bench], vary: Any) -> None:
     flow = Flow(bench, vary)
@@ -150,6 +168,7 @@ def test_what_a_fork_tried_becomes_a_row_for_every_case(bench: Callable[..., Ben
         ({"name": "new", "of": "lout"}, "has no variant 'lout' to derive from; did you mean 'loud'"),
         ({"name": "new", "of": "loud", "sufix": "?"}, "sufix"),
         ({"of": "loud", "suffix": "?"}, "no 'name'"),
+        ({"suffix": ["?", "!"]}, "b: a grid of levels; expected a single variant"),
         ("lout", "has no variant 'lout'; did you mean 'loud'"),
         ({"name": "lout"}, "has no variant 'lout'; did you mean 'loud'"),
         ("nowhere:fn", "nowhere"),

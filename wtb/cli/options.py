@@ -68,7 +68,8 @@ Limit = Annotated[int | None, typer.Option("--limit", help="Only the first N cas
 Sample = Annotated[int | None, typer.Option("--sample", help="Only N cases, drawn at random with the sweep's seed.")]
 Case = Annotated[str | None, typer.Option("--case", help="Only the case with this id.")]
 Choices = Annotated[
-    list[str] | None, typer.Option("--combination", metavar="NODE=VARIANT", help="Only combinations that choose it.")
+    list[str] | None,
+    typer.Option("--combination", metavar="NODE=VARIANT", help="Only those that choose it; also NODE.PARAMETER=LEVEL."),
 ]
 Final = Annotated[bool, typer.Option("--final", help="Run the cases that 'holdout' keeps for the end.")]
 MaxCells = Annotated[int | None, typer.Option("--max-cells", help="Allow more cells than the cap.")]

@@ -432,7 +432,10 @@ def read_variants(
     """Read variants by node as a sweep file has them. texts: of the files that they name. Raises InputError."""
     data = _FILLER | {"vary": {node: list(forms) for node, forms in given.items()}, "texts": dict(texts or {})}
     vary = _validated(data, Located(), SingleSpec, {SETTLED: True}).variants
-    return {node: refs for node, refs in vary.items() if not isinstance(refs, str)}
+    listed = {node: refs for node, refs in vary.items() if not isinstance(refs, str)}
+    if grids := [node for node, refs in listed.items() if not all(isinstance(ref, VariantRef) for ref in refs)]:
+        raise InputError(f"{', '.join(grids)}: a grid of levels; expected a single variant, or NODE.PARAMETER: LEVEL")
+    return listed
 
 
 def read_node_variants(node: str, listed: Any, located: Located) -> Sequence[VariantRef | Grid]:

@@ -43,7 +43,7 @@ Variant = Annotated[
     typer.Option(
         "--variant",
         metavar="NODE=VARIANT",
-        help="Another variant of a node that follows; {name: N, of: VARIANT, KEY: 5} makes one.",
+        help="Another variant of a node that follows; {name: N, of: VARIANT, KEY: 5} or NODE.KEY=5 makes one.",
     ),
 ]
 

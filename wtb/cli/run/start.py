@@ -46,7 +46,10 @@ def start(
         typer.Option("--set", metavar="KEY=VALUE", help="A key of the input, as YAML, or KEY=@FILE."),
     ] = None,
     variants: Annotated[
-        list[str] | None, typer.Option("--variant", metavar="NODE=VARIANT", help="Not the default variant of a node.")
+        list[str] | None,
+        typer.Option(
+            "--variant", metavar="NODE=VARIANT", help="Not the default variant of a node; or NODE.PARAMETER=LEVEL."
+        ),
     ] = None,
     from_node: Annotated[
         str | None, typer.Option("--from", metavar="NODE", help="Begin there, with the input as the state.")
