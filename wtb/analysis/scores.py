@@ -22,6 +22,7 @@ from wtb.analysis.statistics.figures.row_figures import FigureRows
 from wtb.analysis.statistics.missing.missing_cells import MissingCells
 from wtb.analysis.statistics.units import Units, numbered
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.factors.factors import factors_of
 from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
 from wtb.core.scoring.figures import OF_SCORES
 from wtb.core.scoring.measure import Measure
@@ -125,6 +126,16 @@ class Scores:
     def choices(self) -> list[dict[str, str]]:
         """The combinations, by number."""
         return queries.choices(self._database, self._sweep.id)
+
+    @cached_property
+    def grid_levels(self) -> dict[tuple[str, str], dict[str, str]]:
+        """The levels of variants that are points of grids: (node, variant) -> name of the factor -> label."""
+        levels: dict[tuple[str, str], dict[str, str]] = {}
+        for node, factors in factors_of(self._sweep.spec["vary"]).items():
+            for factor, level in ((factor, level) for factor in factors for level in factor.levels):
+                for variant in level.variants:
+                    levels.setdefault((node, variant), {})[factor.name] = level.label
+        return levels
 
     @cached_property
     def added(self) -> list[Addition]:

@@ -1,4 +1,4 @@
-"""What makes the difference: the main effect of each varied node, and which pairs of nodes act together.
+"""What makes the difference: main effects of factors and which pairs of them act together; rows pair by pair.
 
 `attribute` and `pairwise` read the scores of a sweep by one metric; their documents are part of the evidence.
 """
@@ -6,50 +6,58 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wtb.analysis.effects.effect_sentences import effect_sentences
+from wtb.analysis.effects.single_changes import single_changes
+from wtb.analysis.effects.varied_factors import GridLevels, VariedFactor, level_codes, short_names, varied_factors
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.comparing import passes
-from wtb.analysis.statistics.effects import Effects, fit
+from wtb.analysis.statistics.effects.fit import Effects, Fit, fit
 from wtb.analysis.statistics.intervals import Floats, is_constant
-from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.paired import cleaned, holm, means, paired_tests, subtract
-from wtb.analysis.statistics.power.pairs import PAIRS
 from wtb.analysis.statistics.units import Units
 from wtb.core.scoring.measure import Measure
 
 if TYPE_CHECKING:
-    from wtb.core.documents.report import (
-        AttributionDocument,
-        InteractionEffect,
-        NodeEffect,
-        PairsDocument,
-        SimpleEffect,
-    )
+    from wtb.core.documents.report import AttributionDocument, InteractionEffect, NodeEffect, PairsDocument
 
 
-MOST = 0.5
-_WORTH_TELLING = 0.1  # of what is left unexplained
+_NAMED = 3  # pairs, of many that cannot be told
 
 
 def attribute(scored: Scores, metric: str) -> AttributionDocument:
-    """How much of the spread of the combinations' means by `metric` comes from which node.
+    """How much of the spread of the combinations' means by `metric` comes from which factor.
 
-    An effect is how far a variant lies from the middle of its node's variants, the others being equal. A case in which
+    An effect is how far a level lies from the middle of its factor's levels, the others being equal. A case in which
     some combinations have no score compares the others. `because` says in words why nothing, or not all, can be told.
     """
     table = scored.planned_table(metric)
     choices = scored.choices[: scored.planned]
-    return attributed(cleaned(table.scores), choices, metric, scored.seed, table.units)
+    return attributed(cleaned(table.scores), choices, metric, scored.seed, table.units, scored.grid_levels)
 
 
 def attributed(
-    scores: Floats, choices: list[dict[str, str]], metric: str, seed: int, units: Units = None
+    scores: Floats,
+    choices: list[dict[str, str]],
+    metric: str,
+    seed: int,
+    units: Units = None,
+    grids: GridLevels | None = None,
 ) -> AttributionDocument:
+    """Attribute the spread of scores (combinations x cases, NaN where missing) to factors.
+
+    Args:
+        scores: By one metric, repeats averaged.
+        choices: The variants of each combination by node.
+        metric: Its name.
+        seed: Of the random signs.
+        units: The cluster of each case.
+        grids: The levels of the variants that are grid points; a node without any is one factor.
+    """
     present = np.isfinite(scores)
     kept = np.flatnonzero(present.any(axis=1))
     choices = [choices[number] for number in kept.tolist()]
@@ -57,31 +65,29 @@ def attributed(
     scores, cases = scores[kept][:, compared], int(compared.sum())
     units = None if units is None else units[compared]
     document: AttributionDocument = {**_nothing(metric), "cases": cases, "missing": int(np.isnan(scores).sum())}
-    variants = _variants(choices)
-    reason = _untellable(scores, choices, variants, metric)
+    factors = varied_factors(choices, grids or {})
+    reason = _untellable(scores, choices, factors, metric)
     if reason is not None:
         return _untold(document, reason)
-    levels = np.array([[found.index(row[node]) for node, found in variants.items()] for row in choices], dtype=np.int64)
-    found = fit(scores, levels, seed, units)
-    names = list(variants)
-    document["nodes"] = [_node(effects, names, variants) for effects in found.nodes]
-    document["nodes"].sort(key=lambda node: -node["share"])
-    apart = {names[node] for pair in found.untold if _is_incomplete(levels, pair) for node in pair}
-    if apart:
-        document["simple"] = _simple(scores, choices, variants, apart, seed, units)
-    document["interactions"] = [_interaction(effects, names, variants) for effects in found.pairs]
-    document["interactions"].sort(key=lambda pair: -pair["share"])
+    found = fit(scores, level_codes(factors), seed, units)
+    document["nodes"] = sorted((_factor(one, factors) for one in found.factors), key=lambda one: -one["share"])
+    document["interactions"] = sorted((_pair(one, factors) for one in found.pairs), key=lambda one: -one["share"])
+    if found.apart:
+        family = found.families[0] / len(found.apart)
+        document["simple"] = single_changes(scores, factors, found.apart, seed, units, family)
     document["unexplained"], document["unexplained_p"] = found.unexplained, found.unexplained_p
-    reasons = []
     if found.aliased:
-        aliased = " and ".join(names[node] for node in found.aliased)
-        reasons.append(f"the combinations do not tell apart what comes from {aliased}")
-    if found.untold:
-        unattributable = ", ".join(f"{names[a]} x {names[b]}" for a, b in found.untold[:3])
-        more = f" and {len(found.untold) - 3} more pairs" if len(found.untold) > 3 else ""
-        reasons.append(f"there are too few combinations to tell how {unattributable}{more} act together")
+        document["aliased"] = [[factors[number].name for number in group] for group in found.aliased]
+    if found.left_out:
+        document["pairs"] = {"candidates": found.candidates, "tested": len(found.pairs)}
+    names = dict(zip((factor.name for factor in factors), short_names(factors), strict=True))
+    changed = {one.get("factor", one["node"]) for one in document.get("simple", [])}
+    apart = [factors[number].name for number in found.apart]
+    reasons = _reasons(found, [names[factor.name] for factor in factors])
+    if hidden := [names[name] for name in apart if name not in changed]:
+        reasons.append(f"there are too few combinations to tell what {' and '.join(hidden)} do by themselves")
     document["because"] = f"cannot tell all: {'; '.join(reasons)}" if reasons else None
-    document["sentences"] = _sentences(document)
+    document["sentences"] = effect_sentences(document, names, [name for name in apart if name in changed])
     return document
 
 
@@ -108,19 +114,12 @@ def _untold(document: AttributionDocument, reason: str) -> AttributionDocument:
     return {**document, "because": f"cannot tell: {reason}", "sentences": [f"Cannot tell: {reason}."]}
 
 
-def _variants(choices: list[dict[str, str]]) -> dict[str, list[str]]:
-    """Of the nodes that vary, the variants in the order in which they come."""
-    nodes = dict.fromkeys(node for row in choices for node in row)
-    found = {node: list(dict.fromkeys(row[node] for row in choices)) for node in nodes}
-    return {node: variants for node, variants in found.items() if len(variants) > 1}
-
-
 def _untellable(
-    scores: Floats, choices: list[dict[str, str]], variants: Mapping[str, list[str]], metric: str
+    scores: Floats, choices: list[dict[str, str]], factors: Sequence[VariedFactor], metric: str
 ) -> str | None:
     if not choices:
         return f"nothing is scored by {metric}"
-    if not variants:
+    if not factors:
         return f"only one combination is scored by {metric}"
     if scores.shape[1] < 2:
         cases = "one case has" if scores.shape[1] else "no case has"
@@ -131,144 +130,59 @@ def _untellable(
     return None
 
 
-def _node(effects: Effects, names: list[str], variants: Mapping[str, list[str]]) -> NodeEffect:
-    (number,) = effects.factors
-    found = zip(variants[names[number]], effects.means.tolist(), effects.ci.tolist(), strict=True)
-    return {
-        "node": names[number],
-        "share": min(effects.share, 1.0),
+def _reasons(found: Fit, names: Sequence[str]) -> list[str]:
+    """Return why not all can be told."""
+    reasons = [
+        f"the combinations do not tell apart what comes from {' and '.join(names[number] for number in group)}"
+        for group in found.aliased
+    ]
+    if found.untold:
+        some = ", ".join(f"{names[a]} x {names[b]}" for a, b in found.untold[:_NAMED])
+        more = f" and {len(found.untold) - _NAMED} more pairs" if len(found.untold) > _NAMED else ""
+        reasons.append(f"there are too few combinations to tell how {some}{more} act together")
+    return reasons
+
+
+def _factor(effects: Effects, factors: Sequence[VariedFactor]) -> NodeEffect:
+    factor = factors[effects.factors[0]]
+    document: NodeEffect = {
+        "node": factor.node,
+        "share": effects.share,
         "p": effects.p,
         "p_adjusted": effects.p_adjusted,
-        "variants": [{"variant": name, "effect": mean, "ci": _interval(ci)} for name, mean, ci in found],
+        "variants": [
+            {"variant": factor.levels[level], "effect": mean, "ci": _interval(ci)}
+            for (level,), mean, ci in zip(effects.cells, effects.means.tolist(), effects.ci.tolist(), strict=True)
+        ],
     }
+    if factor.is_parameter:
+        document["factor"] = factor.name
+    if factor.within is not None:
+        document["within"] = list(factor.within)
+    return document
 
 
-def _is_incomplete(levels: NDArray[np.int64], pair: tuple[int, int]) -> bool:
-    """Return whether some variants of two nodes do not occur together."""
-    some = levels[:, list(pair)]
-    return len(np.unique(some, axis=0)) < int(np.prod(some.max(axis=0) + 1))
-
-
-def _simple(
-    scores: Floats,
-    choices: list[dict[str, str]],
-    variants: Mapping[str, list[str]],
-    apart: Set[str],
-    seed: int,
-    units: Units,
-) -> list[SimpleEffect]:
-    """Compare combinations that differ in one of these nodes, each with the first one that has the same others."""
-    effects: list[SimpleEffect] = []
-    pairs: list[tuple[int, int]] = []
-    for node in (node for node in variants if node in apart):
-        first: dict[tuple[str, ...], int] = {}
-        for number, choice in enumerate(choices):
-            beside = {other: choice[other] for other in variants if other != node}
-            base = first.setdefault(tuple(beside.values()), number)
-            if base != number:
-                pairs.append((number, base))
-                effects.append(
-                    {
-                        "node": node,
-                        "variant": choice[node],
-                        "over": choices[base][node],
-                        "beside": beside,
-                        "effect": 0.0,
-                        "ci": None,
-                        "p": None,
-                        "p_adjusted": None,
-                    }
-                )
-    if not pairs:
-        return []
-    rows, bases = (scores[[pair[side] for pair in pairs]] for side in (0, 1))
-    rates = passes(rows, "higher") & passes(bases, "higher")
-    tested = paired_tests(subtract(rows, bases), seed=seed, rates=rates, units=units)
-    adjusted = holm(np.array([np.nan if one.p is None else one.p for one in tested])).tolist()
-    for effect, one, corrected in zip(effects, tested, adjusted, strict=True):
-        effect["effect"], effect["ci"] = one.delta or 0.0, None if one.ci is None else list(one.ci)
-        effect["p"], effect["p_adjusted"] = one.p, None if one.p is None else corrected
-    return effects
-
-
-def _simple_sentences(effects: Sequence[SimpleEffect], metric: str) -> list[str]:
-    """What single changes do, of those that are more than chance, with what stands beside them."""
-    sentences = []
-    for one in effects:
-        if one["p_adjusted"] is None or one["p_adjusted"] >= SIGNIFICANT:
-            continue
-        beside = " and ".join(f"{node}={variant}" for node, variant in one["beside"].items())
-        gains = f"{'gains' if one['effect'] > 0 else 'loses'} {abs(one['effect']):.3g} by {metric}"
-        sentences.append(f"With {beside}, {one['node']}={one['variant']} {gains} over {one['over']}.")
-    return sentences
-
-
-def _interaction(effects: Effects, names: list[str], variants: Mapping[str, list[str]]) -> InteractionEffect:
-    a, b = (names[number] for number in effects.factors)
+def _pair(effects: Effects, factors: Sequence[VariedFactor]) -> InteractionEffect:
+    both = [factors[number] for number in effects.factors]
     strongest = int(np.argmax(np.abs(effects.means)))
-    return {
-        "nodes": [a, b],
+    document: InteractionEffect = {
+        "nodes": [factor.node for factor in both],
         "share": effects.share,
         "p": effects.p,
         "p_adjusted": effects.p_adjusted,
         "strongest": {
-            "variants": list(list(itertools.product(variants[a], variants[b]))[strongest]),
+            "variants": [factor.levels[level] for factor, level in zip(both, effects.cells[strongest], strict=True)],
             "effect": float(effects.means[strongest]),
             "ci": _interval(effects.ci[strongest].tolist()),
         },
     }
+    if any(factor.is_parameter for factor in both):
+        document["factors"] = [factor.name for factor in both]
+    return document
 
 
 def _interval(ends: list[float]) -> list[float] | None:
     return None if np.isnan(ends[0]) else ends
-
-
-def _sentences(document: AttributionDocument) -> list[str]:
-    metric, cases = document["metric"], f"{document['cases']:,} cases"
-    if document["cases"] < PAIRS:
-        return [f"{cases} cannot tell what makes a difference by {metric}, whatever they show."]
-    sentences, silent = [], []
-    simple = document.get("simple", [])
-    apart = {one["node"] for one in simple}
-    known = {one["node"] for one in simple if one["p_adjusted"] is not None and one["p_adjusted"] < SIGNIFICANT}
-    sentences += _simple_sentences(simple, metric)
-    for node in document["nodes"]:
-        if node["node"] in known:
-            continue
-        if node["node"] in apart or node["p_adjusted"] >= SIGNIFICANT:
-            silent.append(node["node"])
-            continue
-        ranked = sorted(node["variants"], key=lambda one: -one["effect"])
-        much = f"{_percent(node['share'])} of the spread by {metric}"
-        much = f"most of the spread by {metric} ({_percent(node['share'])})" if node["share"] > MOST else much
-        high, low = (f"{one['variant']} {one['effect']:+.3g}" for one in (ranked[0], ranked[-1]))
-        sentences.append(f"{node['node']} explains {much}: {high}, {low}.")
-    if silent:
-        verb = "makes" if len(silent) == 1 else "make"
-        sentences.append(f"{' and '.join(silent)} {verb} no difference by {metric} that {cases} can show.")
-    together = [pair for pair in document["interactions"] if pair["p_adjusted"] < SIGNIFICANT]
-    for pair in together:
-        with_ = " with ".join(f"{n}={v}" for n, v in zip(pair["nodes"], pair["strongest"]["variants"], strict=True))
-        sentences.append(
-            f"{' and '.join(pair['nodes'])} act together ({_percent(pair['share'])} of the spread): {with_} is "
-            f"{pair['strongest']['effect']:+.3g} off what both add up to."
-        )
-    if document["interactions"] and not together:
-        sentences.append(f"No two nodes act together by {metric} in a way that {cases} can show.")
-    beyond, unexplained = document["unexplained_p"], document["unexplained"]
-    if beyond is not None and unexplained is not None and beyond < SIGNIFICANT and unexplained > _WORTH_TELLING:
-        sentences.append(
-            f"{_percent(unexplained)} of the spread comes from neither single nodes nor these pairs of them."
-        )
-    if document["because"]:
-        sentences.append(f"C{document['because'][1:]}.")
-    return sentences
-
-
-def _percent(share: float) -> str:
-    if 0 < share < 0.005:
-        return "<1%"
-    return ">99%" if 0.995 <= share < 1 - 1e-9 else f"{share:.0%}"
 
 
 def pairwise(scored: Scores, metric: str, limit: int = 12) -> PairsDocument:

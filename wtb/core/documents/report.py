@@ -21,7 +21,10 @@ from wtb.core.tree.stored_spec import Environment
 
 
 class VariantEffect(TypedDict):
-    """How far a variant lies from the middle of its node's variants, the others being equal."""
+    """How far a level, which of a node is a variant, lies from the middle of its factor's levels, others being equal.
+
+    ci: holds together with all other intervals of factors and pairs, at 95%.
+    """
 
     variant: str
     effect: float
@@ -29,9 +32,14 @@ class VariantEffect(TypedDict):
 
 
 class NodeEffect(TypedDict):
-    """How much of the spread between combinations comes from a node."""
+    """How much of the spread between combinations comes from a factor: a node, or a parameter of a node.
+
+    factor: "node.parameter", of a parameter. within: the variants that have it, if not all of the node have.
+    """
 
     node: str
+    factor: NotRequired[str]
+    within: NotRequired[list[str]]
     share: float
     p: float
     p_adjusted: float
@@ -39,12 +47,16 @@ class NodeEffect(TypedDict):
 
 
 class SimpleEffect(TypedDict):
-    """What a variant scores above another one of its node, with certain variants of the other nodes."""
+    """What a level scores above another one of its factor, with certain levels of the other factors.
+
+    factor: "node.parameter", of a parameter. beside: levels of the other factors.
+    """
 
     node: str
+    factor: NotRequired[str]
     variant: str
     over: str
-    beside: dict[str, str]  # variants of the other nodes that vary
+    beside: dict[str, str]
     effect: float
     ci: Interval | None
     p: float | None
@@ -52,7 +64,7 @@ class SimpleEffect(TypedDict):
 
 
 class StrongestEffect(TypedDict):
-    """The two variants that are furthest from what both add up to."""
+    """The two levels that are furthest from what both add up to."""
 
     variants: list[str]
     effect: float
@@ -60,24 +72,37 @@ class StrongestEffect(TypedDict):
 
 
 class InteractionEffect(TypedDict):
-    """How much of the spread comes from two nodes acting together."""
+    """How much of the spread comes from two factors acting together. factors: their names, if one is a parameter."""
 
     nodes: list[str]
+    factors: NotRequired[list[str]]
     share: float
     p: float
     p_adjusted: float
     strongest: StrongestEffect
 
 
+class TestedPairs(TypedDict):
+    """How many pairs of factors could act together, and how many of them are tested."""
+
+    candidates: int
+    tested: int
+
+
 class AttributionDocument(TypedDict):
-    """What makes the difference by a metric; `because` says why nothing, or not all, can be told."""
+    """What makes the difference by a metric; `because` says why nothing, or not all, can be told.
+
+    nodes: factors whose own effect can be told. simple: single changes of those for which it cannot. aliased: groups of
+    factors that always change together. pairs: if not all are tested.
+    """
 
     metric: str
     cases: int
     missing: int
     nodes: list[NodeEffect]
-    # Of nodes whose variants do not all occur together, so that the share of one is not told from that of the other.
     simple: NotRequired[list[SimpleEffect]]
+    aliased: NotRequired[list[list[str]]]
+    pairs: NotRequired[TestedPairs]
     interactions: list[InteractionEffect]
     unexplained: float | None
     unexplained_p: float | None

@@ -1,0 +1,1 @@
+"""Which factors, and which pairs of factors, make the difference between combinations."""

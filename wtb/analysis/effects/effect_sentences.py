@@ -1,0 +1,130 @@
+"""What makes the difference, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
+from wtb.analysis.statistics.power.pairs import PAIRS
+
+if TYPE_CHECKING:
+    from wtb.core.documents.report import AttributionDocument, InteractionEffect, NodeEffect, SimpleEffect
+
+MOST = 0.5
+_WORTH_TELLING = 0.1  # of what is left unexplained
+_NAMED = 3  # single changes, of many that are more than chance
+
+
+def effect_sentences(document: AttributionDocument, names: Mapping[str, str], silent: Sequence[str]) -> list[str]:
+    """Describe effects.
+
+    Args:
+        document: The effects.
+        names: Names of factors as sentences write them.
+        silent: Factors that have no effect of their own to tell.
+    """
+    metric, cases = document["metric"], f"{document['cases']:,} cases"
+    if document["cases"] < PAIRS:
+        return [f"{cases} cannot tell what makes a difference by {metric}, whatever they show."]
+    factors = [one for one in document["nodes"] if one["p_adjusted"] < SIGNIFICANT]
+    pairs = [one for one in document["interactions"] if one["p_adjusted"] < SIGNIFICANT]
+    simple = [one for one in document.get("simple", []) if _is_clear(one)]
+    is_listed = len(factors) + len(pairs) > 1 and bool(factors)
+    sentences = [_list(factors, pairs, metric, names)] if is_listed else []
+    sentences += _simple(simple, metric, names)
+    sentences += [_factor(one, metric, names, is_listed=is_listed) for one in factors]
+    changed = {factor_of(one) for one in simple}
+    quiet = [factor_of(one) for one in document["nodes"] if one["p_adjusted"] >= SIGNIFICANT]
+    quiet += [name for name in silent if name not in changed]
+    if quiet:
+        verb = "makes" if len(quiet) == 1 else "make"
+        shown = " and ".join(names[name] for name in quiet)
+        sentences.append(f"{shown} {verb} no difference by {metric} that {cases} can show.")
+    sentences += [_pair(one, names) for one in pairs]
+    if document["interactions"] and not pairs:
+        two = "nodes" if all("factors" not in one for one in document["interactions"]) else "factors"
+        sentences.append(f"No two {two} act together by {metric} in a way that {cases} can show.")
+    return sentences + _rest(document)
+
+
+def factor_of(effect: NodeEffect | SimpleEffect) -> str:
+    """Return the name of the factor of an effect: of a parameter, or of the node."""
+    return effect.get("factor", effect["node"])
+
+
+def factors_of_pair(effect: InteractionEffect) -> list[str]:
+    """Return the names of the two factors of an interaction."""
+    return effect.get("factors", effect["nodes"])
+
+
+def percent(share: float) -> str:
+    """Write a share so that it is neither 0% nor 100% unless it is so."""
+    if 0 < share < 0.005:
+        return "<1%"
+    return ">99%" if 0.995 <= share < 1 - 1e-9 else f"{share:.0%}"
+
+
+def _is_clear(effect: SimpleEffect) -> bool:
+    return effect["p_adjusted"] is not None and effect["p_adjusted"] < SIGNIFICANT
+
+
+def _list(
+    factors: Sequence[NodeEffect], pairs: Sequence[InteractionEffect], metric: str, names: Mapping[str, str]
+) -> str:
+    """Write all shares in one sentence, the largest first."""
+    shares = [(one["share"], names[factor_of(one)]) for one in factors]
+    shares += [(one["share"], " x ".join(names[name] for name in factors_of_pair(one))) for one in pairs]
+    (share, first), *others = sorted(shares, key=lambda one: -one[0])
+    more = "".join(f", {name} {percent(share)}" for share, name in others)
+    return f"{first} explains {percent(share)} of the spread by {metric}{more}."
+
+
+def _factor(effect: NodeEffect, metric: str, names: Mapping[str, str], *, is_listed: bool) -> str:
+    """Write the best and the worst level, and the share unless it is written already."""
+    ranked = sorted(effect["variants"], key=lambda one: -one["effect"])
+    high, low = (f"{one['variant']} {one['effect']:+.3g}" for one in (ranked[0], ranked[-1]))
+    name = names[factor_of(effect)]
+    if "within" in effect:
+        name += f" (only in {len(effect['within'])} variants of {effect['node']})"
+    if is_listed:
+        return f"{name}: {high}, {low}."
+    much = f"{percent(effect['share'])} of the spread by {metric}"
+    much = f"most of the spread by {metric} ({percent(effect['share'])})" if effect["share"] > MOST else much
+    return f"{name} explains {much}: {high}, {low}."
+
+
+def _simple(effects: Sequence[SimpleEffect], metric: str, names: Mapping[str, str]) -> list[str]:
+    """Write what single changes do, the largest first if there are many, with what stands beside them."""
+    shown = effects if len(effects) <= _NAMED else sorted(effects, key=lambda one: -abs(one["effect"]))[:_NAMED]
+    sentences = []
+    for one in shown:
+        beside = " and ".join(f"{names[name]}={level}" for name, level in one["beside"].items())
+        gains = f"{'gains' if one['effect'] > 0 else 'loses'} {abs(one['effect']):.3g} by {metric}"
+        sentences.append(f"With {beside}, {names[factor_of(one)]}={one['variant']} {gains} over {one['over']}.")
+    if len(effects) > len(shown):
+        sentences.append(f"{len(effects) - len(shown)} more single changes make a difference by {metric}.")
+    return sentences
+
+
+def _pair(effect: InteractionEffect, names: Mapping[str, str]) -> str:
+    both = [names[name] for name in factors_of_pair(effect)]
+    levels = " with ".join(f"{n}={v}" for n, v in zip(both, effect["strongest"]["variants"], strict=True))
+    return (
+        f"{' and '.join(both)} act together ({percent(effect['share'])} of the spread): {levels} is "
+        f"{effect['strongest']['effect']:+.3g} off what both add up to."
+    )
+
+
+def _rest(document: AttributionDocument) -> list[str]:
+    sentences = []
+    beyond, unexplained = document["unexplained_p"], document["unexplained"]
+    if beyond is not None and unexplained is not None and beyond < SIGNIFICANT and unexplained > _WORTH_TELLING:
+        single = "single factors" if any("factor" in one for one in document["nodes"]) else "single nodes"
+        sentences.append(f"{percent(unexplained)} of the spread comes from neither {single} nor these pairs of them.")
+    if tested := document.get("pairs"):
+        chosen = f"{tested['tested']} of {tested['candidates']} pairs are tested"
+        sentences.append(f"{chosen}: those of the factors that explain most.")
+    if document["because"]:
+        sentences.append(f"C{document['because'][1:]}.")
+    return sentences

@@ -1,0 +1,149 @@
+"""Columns of the design for factors and pairs, and what the combinations can tell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wtb.analysis.statistics.intervals import Floats
+
+Levels = NDArray[np.int64]  # combinations x factors; OUTSIDE where a combination's variant lacks the factor
+OUTSIDE = -1
+_RANK = 1e-9  # relative; a direction of the design with less information is not there
+
+
+@dataclass(frozen=True)
+class Block:
+    """A factor or a pair of factors.
+
+    Attributes:
+        factors: The numbers of the factors.
+        columns: Combinations x coefficients, 0 where a combination lacks the factor.
+        expansion: Effects x coefficients.
+        cells: For each effect, the levels of the factors.
+    """
+
+    factors: tuple[int, ...]
+    columns: Floats
+    expansion: Floats
+    cells: Sequence[tuple[int, ...]]
+
+
+def main_block(levels: Levels, number: int) -> Block:
+    """Return sum-to-zero columns of a factor: the last level is the negative sum of the others."""
+    column = levels[:, number]
+    last = int(column.max())
+    expansion = np.vstack([np.eye(last), -np.ones((1, last))])
+    columns = np.where(column[:, None] == OUTSIDE, 0.0, expansion[column])
+    return Block((number,), columns, expansion, [(level,) for level in range(last + 1)])
+
+
+def product_block(a: Block, b: Block) -> Block:
+    """Return the columns of what two factors do together beyond their sum."""
+    columns = (a.columns[:, :, None] * b.columns[:, None, :]).reshape(len(a.columns), -1)
+    cells = [(*one, *other) for one in a.cells for other in b.cells]
+    return Block((*a.factors, *b.factors), columns, np.kron(a.expansion, b.expansion), cells)
+
+
+def estimable_part(block: Block, others: Sequence[Block], levels: Levels) -> Block | None:
+    """Return the part of a pair that the combinations tell apart from other blocks; None if they tell nothing.
+
+    An effect of it is the mean over the combinations with these levels. Levels that never meet have none.
+    """
+    left = _beyond(block.columns, stack(others, len(levels)))
+    vectors, values, _ = np.linalg.svd(left, full_matrices=False)
+    basis = vectors[:, values > 1e-7 * max(float(np.abs(block.columns).max()), 1e-300)]
+    if not basis.shape[1]:
+        return None
+    some = levels[:, list(block.factors)]
+    met = [cell for cell in block.cells if (some == cell).all(axis=1).any()]
+    means = [basis[(some == cell).all(axis=1)].mean(axis=0) for cell in met]
+    return Block(block.factors, basis, np.array(means), met)
+
+
+def stack(blocks: Iterable[Block], rows: int) -> Floats:
+    """Return the columns of blocks beside a column of ones."""
+    return np.hstack([np.ones((rows, 1)), *(block.columns for block in blocks)])
+
+
+def rank(design: Floats) -> int:
+    """Return how many directions a design has."""
+    if design.shape[1] == 0:
+        return 0
+    gram = design.T @ design if design.shape[1] <= design.shape[0] else design @ design.T
+    values = np.linalg.eigvalsh(gram)
+    return int((values > _RANK * max(values[-1], 1e-300)).sum())
+
+
+def complement(design: Floats) -> Floats:
+    """Return orthonormal columns for all that combinations can differ in beyond a design of independent columns."""
+    return np.asarray(np.linalg.qr(design, mode="complete")[0][:, design.shape[1] :])
+
+
+def aliased_factors(mains: Sequence[Block]) -> list[list[int]]:
+    """Return groups of factors that the combinations do not tell apart, because they always change together."""
+    rows = len(mains[0].columns)
+    width = sum(block.columns.shape[1] for block in mains) + 1
+    everything = rank(stack(mains, rows))
+    if everything == width:
+        return []
+    aliased = []
+    for block in mains:
+        others = rank(stack((other for other in mains if other is not block), rows))
+        if everything - others < block.columns.shape[1]:
+            aliased.append(block)
+    return _grouped(aliased)
+
+
+def _grouped(aliased: Sequence[Block]) -> list[list[int]]:
+    """Group aliased factors by which of them become estimable if another one is left out."""
+    groups: list[set[int]] = []
+    for number, block in enumerate(aliased):
+        together = {block.factors[0]}
+        for other in aliased[number + 1 :]:
+            both = np.hstack([block.columns, other.columns])
+            if rank(stack([block, other], len(block.columns))) < both.shape[1] + 1:
+                together.add(other.factors[0])
+        joined = [group for group in groups if group & together]
+        groups = [group for group in groups if group not in joined] + [together.union(*joined)]
+    alone = [group for group in groups if len(group) == 1]
+    if alone:  # of three and more, any two of which can be told apart
+        groups = [group for group in groups if len(group) > 1] + [set().union(*alone)]
+    return sorted(sorted(group) for group in groups)
+
+
+def is_crossed(levels: Levels, factors: Sequence[int]) -> bool:
+    """Return whether all levels of these factors meet the same combinations of the other factors.
+
+    If so, effects are averages over those, and nothing that the other factors do can be taken for an effect.
+    """
+    chosen = levels[(levels[:, list(factors)] != OUTSIDE).all(axis=1)]
+    beside = np.delete(chosen, list(factors), axis=1)
+    _, own = np.unique(chosen[:, list(factors)], axis=0, return_inverse=True)
+    _, rest = np.unique(beside, axis=0, return_inverse=True) if beside.shape[1] else (None, np.zeros(len(chosen), int))
+    own, rest = own.ravel(), rest.ravel()
+    meets = np.zeros((own.max() + 1, rest.max() + 1), dtype=np.bool_)
+    meets[own, rest] = True
+    if len(factors) > 1 and len(meets) < np.prod([len(np.unique(chosen[:, number])) for number in factors]):
+        return False
+    return bool(meets.all())
+
+
+def is_candidate(levels: Levels, a: int, b: int) -> bool:
+    """Return whether two factors can act together: where a combination has both, each has several levels."""
+    both = levels[(levels[:, a] != OUTSIDE) & (levels[:, b] != OUTSIDE)]
+    return len(both) > 0 and all(np.ptp(both[:, number]) > 0 for number in (a, b))
+
+
+def lacks_meetings(levels: Levels, a: int, b: int) -> bool:
+    """Return whether some levels of two factors never meet."""
+    both = levels[(levels[:, a] != OUTSIDE) & (levels[:, b] != OUTSIDE)][:, [a, b]]
+    return len(np.unique(both, axis=0)) < len(np.unique(both[:, 0])) * len(np.unique(both[:, 1]))
+
+
+def _beyond(columns: Floats, design: Floats) -> Floats:
+    """Return columns less what a design explains of them."""
+    return np.asarray(columns - design @ np.linalg.lstsq(design, columns, rcond=_RANK)[0])

@@ -1,0 +1,269 @@
+"""Effects of factors and pairs of factors on scores.
+
+Under sum-to-zero coding an effect is how far a level lies from the middle of its factor's levels, the others being
+equal; of a nested factor within the combinations that have it. Scores are fitted by least squares with an effect for
+each case. What can be told depends on which combinations there are:
+
+- If all pairs can be told from factors and from each other, everything is fitted together.
+- Otherwise factors are fitted without pairs, and each pair beside the factors. What such a fit leaves between the means
+  of combinations counts as noise of effects that it could be taken for (`is_crossed` says of which it cannot).
+- Factors some of whose levels never meet are told apart only if the pair shows no sign of acting together, and no
+  factor is if the combinations leave nothing to measure that noise by.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wtb.analysis.statistics.effects.blocks import (
+    Block,
+    Levels,
+    aliased_factors,
+    estimable_part,
+    is_candidate,
+    is_crossed,
+    lacks_meetings,
+    main_block,
+    product_block,
+    rank,
+    stack,
+)
+from wtb.analysis.statistics.effects.joint_tests import Evidence, Tested, joint_tests, sum_test
+from wtb.analysis.statistics.effects.within_cases import CaseScores, Model
+from wtb.analysis.statistics.intervals import Floats
+from wtb.analysis.statistics.units import Units
+
+MOST_PAIRS = 30
+_FREEDOM = 4  # degrees of freedom that are left between combinations, from which on their noise can be measured
+_ACTS = 0.2  # p of pairs some of whose levels never meet, from which on their factors are told apart
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Effects of a factor (one for each level) or of a pair (one for each two levels that meet).
+
+    Attributes:
+        factors: The numbers of the factors.
+        cells: For each effect, the levels of the factors.
+        share: Of the variance of the combinations' means.
+        p, p_adjusted: Of the factor or pair as a whole.
+        means, ci: The effects and their intervals, which hold together with those of everything else.
+    """
+
+    factors: tuple[int, ...]
+    cells: Sequence[tuple[int, ...]]
+    share: float
+    p: float
+    p_adjusted: float
+    means: Floats
+    ci: Floats
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What the combinations tell of factors.
+
+    Attributes:
+        factors, pairs: Effects, in the order of the factors.
+        unexplained: The share of the variance of the combinations' means that comes from neither; `unexplained_p`
+            says whether that could be chance, None if the combinations leave nothing to test.
+        aliased: Groups of factors that cannot be told from each other.
+        apart: Factors whose effect cannot be told from what they do together with others.
+        untold: Pairs of whose acting together the combinations tell nothing.
+        candidates: How many pairs there are to test; `left_out`: how many of them are too many.
+        families: What p is multiplied by: of factors, and of pairs.
+    """
+
+    factors: list[Effects]
+    pairs: list[Effects]
+    unexplained: float
+    unexplained_p: float | None
+    aliased: list[list[int]]
+    apart: list[int]
+    untold: list[tuple[int, int]]
+    candidates: int
+    left_out: int
+    families: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A block with what its model says of it."""
+
+    block: Block
+    evidence: Evidence
+    part: Floats
+
+
+def fit(scores: Floats, levels: Levels, seed: int, units: Units = None) -> Fit:
+    """Estimate and test effects of factors and of pairs of them.
+
+    Args:
+        scores: Combinations x cases, NaN where missing; the means of combinations vary.
+        levels: Combinations x factors; each factor has levels 0 to its highest, at least two, -1 where a combination
+            has none.
+        seed: Of the random signs.
+        units: For each case the number of its cluster; by default each case is a unit of its own.
+    """
+    cases = CaseScores.of(scores, units)
+    mains = [main_block(levels, number) for number in range(levels.shape[1])]
+    aliased = aliased_factors(mains)
+    unclear = {number for group in aliased for number in group}
+    nuisance = _independent(mains, unclear, len(levels))
+    told = [block for block in mains if block.factors[0] not in unclear]
+    means = cases.adjusted_means()
+    spread = float(means.var()) or math.inf
+    alone = Model(cases, [*told, *nuisance])
+    shares = [float(alone.part(block).var()) for block in told]
+    candidates = [
+        (a.factors[0], b.factors[0])
+        for a, b in itertools.combinations(told, 2)
+        if is_candidate(levels, a.factors[0], b.factors[0])
+    ]
+    chosen = _chosen(candidates, dict(zip((block.factors[0] for block in told), shares, strict=True)))
+    pairs = [product_block(mains[a], mains[b]) for a, b in chosen]
+    plan = _together(cases, levels, [*told, *nuisance], told, pairs) or _apart(cases, levels, alone, told, nuisance, pairs)
+    factor_family, pair_family = _families(len(told), len(candidates), has_pairs=bool(plan.pairs), beyond=plan.has_beyond)
+    tests = joint_tests(
+        [one.evidence for one in [*plan.factors, *plan.pairs]],
+        [factor_family] * len(plan.factors) + [pair_family] * len(plan.pairs),
+        seed,
+    )
+    effects = [_effects(one, tested, spread) for one, tested in zip([*plan.factors, *plan.pairs], tests, strict=True)]
+    mine, together = effects[: len(plan.factors)], effects[len(plan.factors) :]
+    apart = plan.apart | _acting(levels, together)
+    return Fit(
+        factors=[one for one in mine if one.factors[0] not in apart],
+        pairs=together,
+        unexplained=float((means - means.mean() - plan.fitted).var()) / spread if math.isfinite(spread) else 0.0,
+        unexplained_p=None if not plan.has_beyond else min(1.0, sum_test(plan.beyond, seed) * pair_family),
+        aliased=aliased,
+        apart=sorted(apart),
+        untold=[pair for pair in chosen if pair not in [one.factors for one in together]],
+        candidates=len(candidates),
+        left_out=len(candidates) - len(chosen),
+        families=(factor_family, pair_family),
+    )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is fitted: effects, their fitted means, factors that are not told, and contributions beyond the model."""
+
+    factors: list[_Measured]
+    pairs: list[_Measured]
+    fitted: Floats
+    apart: set[int]
+    beyond: Floats
+    has_beyond: bool
+
+
+def _together(
+    cases: CaseScores, levels: Levels, mains: list[Block], told: list[Block], pairs: list[Block]
+) -> _Plan | None:
+    """Fit everything together; None if the combinations do not tell all pairs from factors and from each other."""
+    blocks = [*mains, *pairs]
+    width = sum(block.columns.shape[1] for block in blocks) + 1
+    if width > len(levels) or rank(stack(blocks, len(levels))) < width:
+        return None
+    free = len(levels) - width
+    wanted = [*told, *pairs]
+    crossed = [is_crossed(levels, block.factors) for block in wanted]
+    if free < _FREEDOM and not all(crossed):
+        return None
+    model = Model(cases, blocks)
+    contributions, excess = model.beyond()
+    measured = [
+        _measure(model, block, excess, is_average=average) for block, average in zip(wanted, crossed, strict=True)
+    ]
+    fitted = sum((model.part(block) for block in blocks), np.zeros(len(levels)))
+    return _Plan(measured[: len(told)], measured[len(told) :], fitted - fitted.mean(), set(), contributions, free > 0)
+
+
+def _apart(
+    cases: CaseScores, levels: Levels, alone: Model, told: list[Block], nuisance: list[Block], pairs: list[Block]
+) -> _Plan:
+    """Fit factors without pairs, and each pair beside the factors."""
+    mains = [*told, *nuisance]
+    excess = alone.beyond()[1]
+    factors, apart = [], set[int]()
+    for block in told:
+        average = is_crossed(levels, block.factors)
+        if average or len(excess) >= _FREEDOM or (len(told) == 2 and len(excess)):
+            factors.append(_measure(alone, block, excess, is_average=average))
+        else:
+            apart.add(block.factors[0])
+    measured = []
+    fitted = sum((alone.part(block) for block in mains), np.zeros(len(levels)))
+    for pair in pairs:
+        part = estimable_part(pair, mains, levels)
+        if part is None:
+            continue
+        model = Model(cases, [*mains, part])
+        left = model.beyond()[1]
+        average = is_crossed(levels, pair.factors) or levels.shape[1] == 2
+        if average or len(left) >= _FREEDOM:
+            measured.append(_measure(model, part, left, is_average=average))
+            fitted = fitted + model.part(part)
+    return _Plan(factors, measured, fitted - fitted.mean(), apart, np.zeros((0, 0)), has_beyond=False)
+
+
+def _measure(model: Model, block: Block, excess: Floats, *, is_average: bool) -> _Measured:
+    """Return what a model says of a block, with the noise of combinations unless it averages over them."""
+    evidence = model.evidence(block)
+    if not is_average and len(excess):
+        noise = max(0.0, float(excess.mean())) * model.leverage(block)
+        evidence = replace(evidence, noise=noise, freedom=len(excess))
+    return _Measured(block, evidence, model.part(block))
+
+
+def _effects(measured: _Measured, tested: Tested, spread: float) -> Effects:
+    share = min(float(measured.part.var()) / spread, 1.0)
+    block = measured.block
+    return Effects(
+        block.factors, block.cells, share, tested.p, tested.p_adjusted, measured.evidence.effects, tested.ci
+    )
+
+
+def _independent(mains: Sequence[Block], aliased: set[int], rows: int) -> list[Block]:
+    """Return independent columns for what aliased factors explain together."""
+    told = [block for block in mains if block.factors[0] not in aliased]
+    columns = [block.columns for block in mains if block.factors[0] in aliased]
+    if not columns:
+        return []
+    every = Block((), np.hstack(columns), np.zeros((0, 0)), [])
+    others = stack(told, rows)
+    left = every.columns - others @ np.linalg.lstsq(others, every.columns, rcond=1e-9)[0]
+    vectors, values, _ = np.linalg.svd(left, full_matrices=False)
+    basis = vectors[:, values > 1e-7 * max(float(values.max(initial=0.0)), 1e-300)]
+    return [Block((), basis, np.zeros((0, basis.shape[1])), [])] if basis.shape[1] else []
+
+
+def _chosen(candidates: Sequence[tuple[int, int]], shares: dict[int, float]) -> list[tuple[int, int]]:
+    """Choose at most 30 pairs: those of the factors that explain most, of equal ones the first."""
+    if len(candidates) <= MOST_PAIRS:
+        return list(candidates)
+    order = {factor: place for place, factor in enumerate(sorted(shares, key=lambda one: (-shares[one], one)))}
+    ranked = sorted(candidates, key=lambda pair: sorted((order[pair[0]], order[pair[1]]), reverse=True))
+    return sorted(ranked[:MOST_PAIRS])
+
+
+def _families(factors: int, pairs: int, *, has_pairs: bool, beyond: bool) -> tuple[float, float]:
+    """Return what p of factors and of pairs is multiplied by: half of the 5% is for factors, half for all pairs.
+
+    Pairs that are left out count, because which are chosen depends on the scores. What the model leaves is one more.
+    """
+    if not has_pairs and not beyond:
+        return float(max(factors, 1)), 1.0
+    return 2.0 * factors, 2.0 * ((pairs if has_pairs else 0) + beyond)
+
+
+def _acting(levels: Levels, pairs: Sequence[Effects]) -> set[int]:
+    """Return factors some of whose levels never meet, if they may act together: where they do not meet, nobody knows."""
+    some = [pair for pair in pairs if lacks_meetings(levels, *pair.factors)]
+    return {factor for pair in some if pair.p * len(some) < _ACTS for factor in pair.factors}
