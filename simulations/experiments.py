@@ -11,6 +11,7 @@ import numpy as np
 
 from simulations import (
     data,
+    factorial,
     failing,
     judges,
     looks,
@@ -30,7 +31,7 @@ from simulations import (
 )
 from simulations.promises import Promise, counted, seed_from
 from wtb.analysis.statistics import Comparison, Design, Floats, compare, holm
-from wtb.analysis.statistics.effects import fit
+from wtb.analysis.statistics.effects.fit import fit
 from wtb.analysis.statistics.intervals import SKEWED, intervals, rate_difference, wilson
 from wtb.analysis.statistics.paired import mean_test, paired_tests
 from wtb.analysis.statistics.power.pairs import detectable, larger
@@ -57,6 +58,7 @@ def promises() -> Iterator[Promise]:
     yield from _tests()
     yield from _clusters()
     yield from _effects()
+    yield from factorial.promises()
     yield from _looking()
     yield from _searching()
     yield from looks.promises()
@@ -371,11 +373,11 @@ def _effects() -> Iterator[Promise]:
 
         def told(rng: Rng, lose: object = lose, share: float = share) -> bool:
             scores = lose(rng, step + truths.equal(rng, 27, 50)[0], share)  # type: ignore[operator]
-            return fit(scores, levels, seed_from(rng)).nodes[0].p_adjusted < WRONG
+            return fit(scores, levels, seed_from(rng)).factors[0].p_adjusted < WRONG
 
         def falsely(rng: Rng, lose: object = lose, share: float = share) -> bool:
             scores = lose(rng, truths.deep_prefixes(rng, 27, 50)[0], share)  # type: ignore[operator]
-            return any(one.p_adjusted < WRONG for one in fit(scores, levels, seed_from(rng)).nodes)
+            return any(one.p_adjusted < WRONG for one in fit(scores, levels, seed_from(rng)).factors)
 
         def beyond(rng: Rng, lose: object = lose, share: float = share) -> bool:
             scores = lose(rng, truths.equal(rng, 27, 50)[0], share)  # type: ignore[operator]
@@ -401,7 +403,7 @@ def _effects() -> Iterator[Promise]:
 
         def crossing(rng: Rng, cases: int = cases) -> bool:
             found = fit(crossed + rng.normal(size=(len(square), cases)), square, seed_from(rng))
-            return any(one.p_adjusted < WRONG for one in found.nodes)
+            return any(one.p_adjusted < WRONG for one in found.factors)
 
         yield Promise(
             "an effect of nodes that do nothing is told",

@@ -29,6 +29,9 @@ OVERVIEW = (
             "a share is said to come from neither nodes nor pairs, in noise",
         ),
     ),
+    ("a main effect of 0.08 is found", ("a main effect of 0.08 is found",)),
+    ("an interaction of 0.10 is found", ("an interaction of 0.10 is found",)),
+    ("any false effect of factors and pairs", ("an effect of factors that is not there is claimed",)),
     ("the interval of the best covers", ("the interval of the best covers",)),
     (
         "the cases that the next step asks for settle it",

@@ -69,7 +69,7 @@ def test_a_real_sweep_has_its_evidence(run_sweep: Make) -> None:
     found = attribute(Scores(bench.database, bench.row), "score.sum")
     assert (found["cases"], found["missing"]) == (8, 2)
     assert [one["node"] for one in found["nodes"]] == ["first", "second"]
-    assert found["sentences"][0].startswith("first explains most of the spread by score.sum")
+    assert found["sentences"][0] == "first explains 98% of the spread by score.sum, second 2%."
 
     pairs = pairwise(Scores(bench.database, bench.row), "score.sum", limit=3)
     means = [matrix["rows"][number]["metrics"]["score.sum"]["mean"] for number in pairs["rows"]]

@@ -131,10 +131,11 @@ class Scores:
     def grid_levels(self) -> dict[tuple[str, str], dict[str, str]]:
         """The levels of variants that are points of grids: (node, variant) -> name of the factor -> label."""
         levels: dict[tuple[str, str], dict[str, str]] = {}
-        for node, factors in factors_of(self._sweep.spec["vary"]).items():
-            for factor, level in ((factor, level) for factor in factors for level in factor.levels):
+        by_node = factors_of(self._sweep.spec["vary"])
+        for factor in (factor for factors in by_node.values() for factor in factors):
+            for level in factor.levels:
                 for variant in level.variants:
-                    levels.setdefault((node, variant), {})[factor.name] = level.label
+                    levels.setdefault((factor.node, variant), {})[factor.name] = level.label
         return levels
 
     @cached_property

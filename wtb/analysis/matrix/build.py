@@ -19,6 +19,7 @@ from wtb.analysis.failure_causes import causes
 from wtb.analysis.headings import sweep_heading
 from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.matrix.added_rows import AddedRows
+from wtb.analysis.matrix.attribution import attribute
 from wtb.analysis.matrix.caveats import (
     bounds_that_matter,
     cases_without_expected,
@@ -208,6 +209,8 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
         "edited_left_out": 0 if scored.edited else scored.edited_cells,
         "warnings": [],
     }
+    if seen is None and scored.grid_levels and scored.primary is not None:
+        matrix["effects"] = attribute(scored, scored.primary)["sentences"]
     matrix["front"] = fronts(matrix)
     matrix["choice"] = choose(matrix, best) if best else None
     warned += hanging_choice(matrix["choice"])

@@ -296,7 +296,7 @@ class MatrixFigures(TypedDict):
 
 
 class MatrixDocument(MatrixFigures):
-    """The matrix of a sweep."""
+    """The matrix of a sweep. effects: what makes the difference by the primary metric, of a sweep with grids."""
 
     version: Literal[1]
     figures: Literal["final", "anytime"]
@@ -312,6 +312,7 @@ class MatrixDocument(MatrixFigures):
     choice: ChoiceDocument | None
     scores_failed: int
     edited_left_out: int
+    effects: NotRequired[list[str]]
     warnings: list[str]
 
 

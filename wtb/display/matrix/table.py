@@ -60,7 +60,7 @@ def render(document: MatrixDocument, width: int = 80, color: bool = False) -> st
             console.print(Text(line))
         for warning in document["warnings"]:
             console.print(Text(f"Warning: {texts.printable(warning)}", style="yellow"))
-        for sentence in sentences.closing(document):
+        for sentence in [*map(texts.printable, document.get("effects", [])), *sentences.closing(document)]:
             console.print(Text(sentence))
         for line in failure_causes.lines(document["failures"], sweep["id"], apart=True):
             console.print(Text(line, style="red"))

@@ -127,8 +127,10 @@ def fit(scores: Floats, levels: Levels, seed: int, units: Units = None) -> Fit:
     ]
     chosen = _chosen(candidates, dict(zip((block.factors[0] for block in told), shares, strict=True)))
     pairs = [product_block(mains[a], mains[b]) for a, b in chosen]
-    plan = _together(cases, levels, [*told, *nuisance], told, pairs) or _apart(cases, levels, alone, told, nuisance, pairs)
-    factor_family, pair_family = _families(len(told), len(candidates), has_pairs=bool(plan.pairs), beyond=plan.has_beyond)
+    plan = _together(cases, levels, [*told, *nuisance], told, pairs)
+    plan = plan or _apart(cases, levels, alone, told, nuisance, pairs)
+    count = len(candidates) if plan.pairs else 0
+    factor_family, pair_family = _families(len(told), count + plan.has_beyond)
     tests = joint_tests(
         [one.evidence for one in [*plan.factors, *plan.pairs]],
         [factor_family] * len(plan.factors) + [pair_family] * len(plan.pairs),
@@ -225,9 +227,7 @@ def _measure(model: Model, block: Block, excess: Floats, *, is_average: bool) ->
 def _effects(measured: _Measured, tested: Tested, spread: float) -> Effects:
     share = min(float(measured.part.var()) / spread, 1.0)
     block = measured.block
-    return Effects(
-        block.factors, block.cells, share, tested.p, tested.p_adjusted, measured.evidence.effects, tested.ci
-    )
+    return Effects(block.factors, block.cells, share, tested.p, tested.p_adjusted, measured.evidence.effects, tested.ci)
 
 
 def _independent(mains: Sequence[Block], aliased: set[int], rows: int) -> list[Block]:
@@ -253,17 +253,15 @@ def _chosen(candidates: Sequence[tuple[int, int]], shares: dict[int, float]) -> 
     return sorted(ranked[:MOST_PAIRS])
 
 
-def _families(factors: int, pairs: int, *, has_pairs: bool, beyond: bool) -> tuple[float, float]:
-    """Return what p of factors and of pairs is multiplied by: half of the 5% is for factors, half for all pairs.
+def _families(factors: int, pairs: int) -> tuple[float, float]:
+    """Return what p of factors and of pairs is multiplied by: a third of the 5% is for factors, the rest for pairs.
 
-    Pairs that are left out count, because which are chosen depends on the scores. What the model leaves is one more.
+    pairs: All candidates, because which are chosen depends on the scores, and one more for what the model leaves.
     """
-    if not has_pairs and not beyond:
-        return float(max(factors, 1)), 1.0
-    return 2.0 * factors, 2.0 * ((pairs if has_pairs else 0) + beyond)
+    return (3.0 * factors, 1.5 * pairs) if pairs else (float(max(factors, 1)), 1.0)
 
 
 def _acting(levels: Levels, pairs: Sequence[Effects]) -> set[int]:
-    """Return factors some of whose levels never meet, if they may act together: where they do not meet, nobody knows."""
+    """Return factors some of whose levels never meet, if they may act together: nobody knows what they do there."""
     some = [pair for pair in pairs if lacks_meetings(levels, *pair.factors)]
     return {factor for pair in some if pair.p * len(some) < _ACTS for factor in pair.factors}

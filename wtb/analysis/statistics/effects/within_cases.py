@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -145,8 +146,13 @@ class Model:
 
     def leverage(self, block: Block) -> Floats:
         """Return the variance of each effect of a block if the means of combinations vary by 1 around the model."""
-        inverse = np.linalg.pinv(stack(self._blocks, len(self._design)))[1:][self._place(block)]
-        return np.asarray(((block.expansion @ inverse) ** 2).sum(axis=1))
+        place = self._place(block)
+        return np.asarray(((block.expansion @ self._gram_inverse[place, place]) * block.expansion).sum(axis=1))
+
+    @cached_property
+    def _gram_inverse(self) -> Floats:
+        centred = self._design - self._design.mean(axis=0)
+        return np.asarray(np.linalg.pinv(centred.T @ centred, rcond=_RANK, hermitian=True))
 
     def _place(self, block: Block) -> slice:
         start = 0

@@ -1,4 +1,4 @@
-"""What makes the difference: main effects of each node's variants, interactions, and combinations pair by pair."""
+"""What makes the difference: main effects of each factor's levels, interactions, and combinations pair by pair."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _LEAST = 0.005  # of the spread, which is written as more than 0%
 
 
 @dataclass(frozen=True)
-class ShownVariant:
-    """A variant with its effect as it is written."""
+class ShownLevel:
+    """A level with its effect as it is written."""
 
     effect: VariantEffect
     is_clear: bool
@@ -39,13 +39,14 @@ class ShownVariant:
 
 
 @dataclass(frozen=True)
-class ShownNode:
-    """A node with what it explains, in words."""
+class ShownFactor:
+    """A factor with what it explains, in words; `within` is how many variants have it, 0 if all of its node have."""
 
-    node: str
+    name: str
     share: float
     explains: str
-    variants: Sequence[ShownVariant]
+    within: int
+    variants: Sequence[ShownLevel]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class EffectsChart:
     digits: int
     on: Scale
     style: Markup
-    nodes: Sequence[ShownNode]
+    nodes: Sequence[ShownFactor]
     interactions: Sequence[InteractionEffect]
 
 
@@ -75,7 +76,7 @@ class Effects:
 
 
 def effects(document: EvidenceDocument) -> Effects | None:
-    """What each node explains of the spread between combinations, and how far each variant is off the mean."""
+    """What each factor explains of the spread between combinations, and how far each level is off the mean."""
     matrix = document["matrix"]
     if len(matrix["rows"]) < 2 or not matrix["metrics"]:
         return None
@@ -87,15 +88,14 @@ def _chart(matrix: MatrixDocument, attribution: AttributionDocument) -> EffectsC
     every = [one for node in attribution["nodes"] for one in node["variants"]]
     ends = [end for one in every for end in (one["effect"], *(one["ci"] or ()))]
     on = scale([*ends, 0.0])
-    apart = {one["node"] for one in attribution.get("simple", [])}
-    explained = {node["node"]: "" if node["node"] in apart else _explained(node) for node in attribution["nodes"]}
-    shown = [*explained.values(), *(_effect(one, digits) for one in every)]
+    shown = [*map(_explained, attribution["nodes"]), *(_effect(one, digits) for one in every)]
     nodes = [
-        ShownNode(
-            node["node"],
+        ShownFactor(
+            node.get("factor", node["node"]),
             node["share"],
-            explained[node["node"]],
-            [ShownVariant(one, _is_clear(node, one), _effect(one, digits)) for one in node["variants"]],
+            _explained(node),
+            len(node.get("within", [])),
+            [ShownLevel(one, _is_clear(node, one), _effect(one, digits)) for one in node["variants"]],
         )
         for node in sorted(attribution["nodes"], key=lambda one: -one["share"])
     ]

@@ -1,4 +1,4 @@
-/** What makes the difference: each node by itself, nodes that act together, and any two of the best rows. */
+/** What makes the difference: each factor by itself, factors that act together, and any two of the best rows. */
 import { combination, difference, probability } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { words } from "../lib/words.js";
@@ -10,31 +10,45 @@ const ROUNDED = 1e-9; // of the largest effect: what adding numbers leaves where
 /** @param {{found: any}} props an attribution document */
 export function Effects({ found }) {
   if (!found) return html`<p class="quiet">${words.effects.unknown}</p>`;
-  const estimates = new Map(found.nodes.flatMap((/** @type {any} */ node) => node.variants.map((/** @type {any} */ one) => [one, { mean: one.effect, ci: one.ci }])));
+  const simple = found.simple ?? [];
+  const levels = found.nodes.flatMap((/** @type {any} */ node) => node.variants);
+  const strongest = found.interactions.map((/** @type {any} */ pair) => pair.strongest);
+  const estimates = new Map([...levels, ...strongest, ...simple].map((/** @type {any} */ one) => [one, { mean: one.effect, ci: one.ci }]));
   const scale = scaleOf([...estimates.values(), { mean: 0 }]);
   const least = ROUNDED * Math.max(...scale.map(Math.abs));
-  const apart = new Set((found.simple ?? []).map((/** @type {any} */ one) => one.node));
   const shown = (/** @type {number} */ effect) => difference(Math.abs(effect) < least ? 0 : effect);
-  return html`<section><h2>${words.effects.nodes}</h2>
+  return html`<section><h2>${words.effects.factors}</h2>
     ${found.because ? html`<p class="quiet">${found.because}</p>` : null}
     ${found.sentences.map((/** @type {string} */ text) => html`<p>${text}</p>`)}
     ${found.nodes.length
-      ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${words.tree.node}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.variant}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th></tr></thead>
+      ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.factor}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.level}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th></tr></thead>
           <tbody>${found.nodes.map((/** @type {any} */ node) =>
             node.variants.map(
-              (/** @type {any} */ one, /** @type {number} */ place) => html`<tr><td class="name">${place ? "" : node.node}</td><td class="num">${place || apart.has(node.node) ? "" : share(node)}</td><td class="num">${place ? "" : probability(node.p_adjusted)}</td>
+              (/** @type {any} */ one, /** @type {number} */ place) => html`<tr><td class="name">${place ? "" : html`<${Factor} effect=${node} />`}</td><td class="num">${place ? "" : share(node)}</td><td class="num">${place ? "" : probability(node.p_adjusted)}</td>
                 <td class="name">${one.variant}</td><td class="num">${shown(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td></tr>`,
             ),
           )}</tbody></table></div>
           <p class="quiet">${words.effects.legend}</p>`
       : null}
     ${found.interactions.length
-      ? html`<h2>${words.effects.together}</h2><div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.nodesOf}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.strongest}</th></tr></thead>
+      ? html`<h2>${words.effects.together}</h2><div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.factorsOf}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.strongest}</th><th>${words.sweep.columns.ci}</th></tr></thead>
           <tbody>${found.interactions.map(
-            (/** @type {any} */ one) => html`<tr><td class="name">${one.nodes.join(" × ")}</td><td class="num">${share(one)}</td><td class="num">${probability(one.p_adjusted)}</td><td class="name">${one.strongest.variants.join(" + ")} ${shown(one.strongest.effect)}</td></tr>`,
+            (/** @type {any} */ one) => html`<tr><td class="name">${(one.factors ?? one.nodes).join(" × ")}</td><td class="num">${share(one)}</td><td class="num">${probability(one.p_adjusted)}</td><td class="name">${one.strongest.variants.join(" + ")} ${shown(one.strongest.effect)}</td><td><${Interval} estimate=${estimates.get(one.strongest)} scale=${scale} baseline=${0} /></td></tr>`,
+          )}</tbody></table></div>`
+      : null}
+    ${simple.length
+      ? html`<h2>${words.effects.simple}</h2><p class="quiet">${words.effects.simpleLegend}</p><div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.factor}</th><th>${words.effects.change}</th><th>${words.effects.beside}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th><th class="num">${words.sweep.columns.p}</th></tr></thead>
+          <tbody>${simple.map(
+            (/** @type {any} */ one) => html`<tr><td class="name">${one.factor ?? one.node}</td><td class="name">${one.over} → ${one.variant}</td><td class="name mono">${combination(one.beside)}</td><td class="num">${shown(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td><td class="num">${one.p_adjusted === null ? words.unknown : probability(one.p_adjusted)}</td></tr>`,
           )}</tbody></table></div>`
       : null}
   </section>`;
+}
+
+/** The name of a factor, and of a nested one where it is. @param {{effect: any}} props */
+function Factor({ effect }) {
+  const name = effect.factor ?? effect.node;
+  return effect.within ? html`${name}<br /><small class="quiet" title=${effect.within.join(", ")}>${words.effects.within(effect.node, effect.within)}</small>` : name;
 }
 
 /** @param {{share: number}} effect */
