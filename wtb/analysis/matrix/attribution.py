@@ -18,6 +18,7 @@ from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.comparing import passes
 from wtb.analysis.statistics.effects.fit import Effects, Fit, fit
 from wtb.analysis.statistics.intervals import Floats, is_constant
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.paired import cleaned, holm, means, paired_tests, subtract
 from wtb.analysis.statistics.units import Units
 from wtb.core.scoring.measure import Measure
@@ -164,7 +165,10 @@ def _factor(effects: Effects, factors: Sequence[VariedFactor]) -> NodeEffect:
 
 def _pair(effects: Effects, factors: Sequence[VariedFactor]) -> InteractionEffect:
     both = [factors[number] for number in effects.factors]
-    strongest = int(np.argmax(np.abs(effects.means)))
+    sizes = np.abs(effects.means)
+    if effects.p_adjusted < SIGNIFICANT:  # of those whose interval excludes 0, so that p and interval agree
+        sizes = np.where((effects.ci[:, 0] <= 0) & (effects.ci[:, 1] >= 0), 0.0, sizes)
+    strongest = int(np.argmax(sizes))
     document: InteractionEffect = {
         "nodes": [factor.node for factor in both],
         "share": effects.share,

@@ -1,0 +1,207 @@
+"""Effects by factor and by pair of factors: nested, aliased, sampled, with failed cells, and never contradicting."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wtb.analysis.matrix.attribution import attributed
+from wtb.analysis.statistics import Floats
+
+Row = dict[str, str]
+CROSSING = {
+    "retrieve": ("bm25", "dense", "both"),
+    "answer.model": ("mini", "large", "huge"),
+    "answer.prompt": ("short", "long"),
+    "answer.temperature": ("0", "0.7"),
+}
+FULL = [dict(zip(CROSSING, levels, strict=True)) for levels in itertools.product(*CROSSING.values())]
+
+
+def on_nodes(rows: Sequence[Row]) -> tuple[list[Row], dict[tuple[str, str], Row]]:
+    """Choices of the variants of nodes, and the levels of those that are grid points."""
+    choices, grids = [], {}
+    for row in rows:
+        answer = {name: level for name, level in row.items() if name.startswith("answer.")}
+        variant = row.get("answer") or ", ".join(f"{name[7:]}={level}" for name, level in answer.items())
+        if answer:
+            grids["answer", variant] = answer
+        choices.append({"retrieve": row["retrieve"], "answer": variant})
+    return choices, grids
+
+
+def attribution(rows: Sequence[Row], scores: Floats, **options: Any) -> Any:
+    choices, grids = on_nodes(rows)
+    return attributed(scores, choices, "right", seed=1, grids=grids, **options)
+
+
+def drawn(rows: Sequence[Row], means: Mapping[int, float] | Sequence[float], seed: int = 3, cases: int = 60) -> Floats:
+    rng = np.random.default_rng(seed)
+    each = np.array([means[number] for number in range(len(rows))])
+    return each[:, None] + rng.normal(size=cases) + 0.1 * rng.normal(size=(len(rows), cases))
+
+
+def model_and_pair(row: Row) -> float:
+    return 0.2 * (row["answer.model"] == "large") + 0.2 * (
+        row["retrieve"] == "dense" and row["answer.prompt"] == "long"
+    )
+
+
+def by_name(found: Any) -> dict[str, Any]:
+    return {one.get("factor", one["node"]): one for one in found["nodes"]} | {
+        " x ".join(one.get("factors", one["nodes"])): one for one in found["interactions"]
+    }
+
+
+def test_a_grid_has_an_effect_for_each_parameter_and_pairs_within_and_across_nodes() -> None:
+    found = attribution(FULL, drawn(FULL, [model_and_pair(row) for row in FULL]))
+    effects = by_name(found)
+    assert set(effects) == {*CROSSING, *(" x ".join(pair) for pair in itertools.combinations(CROSSING, 2))}
+    assert {name for name, one in effects.items() if one["p_adjusted"] < 0.05} == {
+        "retrieve",
+        "answer.model",
+        "answer.prompt",
+        "retrieve x answer.prompt",
+    }
+    large = effects["answer.model"]["variants"][1]
+    assert (large["variant"], effects["answer.model"]["node"]) == ("large", "answer")
+    assert large["effect"] == pytest.approx(0.2 * 2 / 3, abs=0.02)
+    assert "factor" not in effects["retrieve"]
+    assert found["sentences"][0].startswith("model explains 60% of the spread by right, ")
+    assert "retrieve x prompt 16%" in found["sentences"][0]
+    assert any(text.startswith("retrieve and prompt act together (") for text in found["sentences"])
+    shares = [one["share"] for one in effects.values()]
+    assert sum(shares) + found["unexplained"] == pytest.approx(1.0)
+
+
+MIXED = [
+    {"retrieve": retrieve, **answer}
+    for retrieve in CROSSING["retrieve"]
+    for answer in (
+        {"answer": "default"},
+        *({"answer.model": model, "answer.prompt": prompt} for model in ("mini", "large") for prompt in ("a", "b")),
+        *({"answer.style": style} for style in ("terse", "chatty")),
+    )
+]
+
+
+def test_a_factor_that_only_some_variants_have_is_estimated_within_them() -> None:
+    means = [0.3 * (row.get("answer.model") == "large") - 0.5 * (row.get("answer") == "default") for row in MIXED]
+    found = attribution(MIXED, drawn(MIXED, means))
+    effects = by_name(found)
+    model = effects["answer.model"]
+    assert [one["effect"] for one in model["variants"]] == pytest.approx([-0.15, 0.15], abs=0.02)
+    assert model["within"] == [f"model={model}, prompt={prompt}" for model in ("mini", "large") for prompt in "ab"]
+    assert {name for name, one in effects.items() if one["p_adjusted"] < 0.05} == {"answer.model", "answer"}
+    assert [one["variant"] for one in effects["answer"]["variants"]] == ["default", "model x prompt", "style"]
+    assert "answer.model x answer.style" not in effects, "no variant has both"
+    assert "answer x answer.model" not in effects, "a factor does not act together with what it is nested in"
+    assert any("model (only in 4 variants of answer): large +0.1" in text for text in found["sentences"])
+
+
+def test_factors_that_always_change_together_are_named_and_not_guessed() -> None:
+    rows = [row for row in FULL if (row["answer.prompt"] == "long") == (row["answer.temperature"] == "0.7")]
+    found = attribution(rows, drawn(rows, [0.3 * (row["answer.prompt"] == "long") for row in rows]))
+    assert found["aliased"] == [["answer.prompt", "answer.temperature"]]
+    assert {one.get("factor", one["node"]) for one in found["nodes"]} == {"retrieve", "answer.model"}
+    assert found["sentences"][-1] == (
+        "Cannot tell all: the combinations do not tell apart what comes from prompt and temperature."
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("design", ["whole", "mixed", "random", "excluded", "one at a time"])
+def test_p_and_intervals_never_contradict_each_other(design: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = {
+        "whole": FULL,
+        "mixed": MIXED,
+        "random": [FULL[number] for number in sorted(rng.choice(36, 24, replace=False))],
+        "excluded": [row for row in FULL if (row["answer.model"], row["answer.prompt"]) != ("huge", "long")],
+        "one at a time": [row for row in FULL if sum(row[name] != levels[0] for name, levels in CROSSING.items()) <= 1],
+    }[design]
+    cases = (9, 25, 60)[seed % 3]
+    skewed = rng.lognormal(sigma=1.0, size=(len(rows), cases)) if seed % 2 else rng.normal(size=(len(rows), cases))
+    scores = skewed + rng.normal(size=len(rows))[:, None] * rng.choice([0.2, 0.6])
+    scores[rng.random(scores.shape) < 0.1] = math.nan
+    units = rng.integers(0, 20, cases) if seed % 4 == 3 else None
+    found = attribution(rows, scores, units=units)
+    blocks = [(one["p_adjusted"], [level["ci"] for level in one["variants"]]) for one in found["nodes"]]
+    blocks += [(one["p_adjusted"], [one["ci"]]) for one in found.get("simple", [])]
+    for p, intervals in blocks:
+        excluding = [ci for ci in intervals if ci is not None and not ci[0] <= 0 <= ci[1]]
+        assert (p < 0.05) == bool(excluding), (p, intervals)
+    for one in found["interactions"]:
+        ci = one["strongest"]["ci"]
+        assert (one["p_adjusted"] < 0.05) == (ci is not None and not ci[0] <= 0 <= ci[1])
+
+
+def test_failed_cells_of_one_level_and_of_hard_cases_bias_nothing() -> None:
+    rng = np.random.default_rng(5)
+    effects = []
+    for _ in range(15):
+        hard = rng.normal(size=80)
+        means = np.array([0.1 * (row["answer.model"] == "large") for row in FULL])
+        scores = means[:, None] - hard + 0.2 * rng.normal(size=(36, 80))
+        often = np.array([0.4 if row["answer.model"] == "large" else 0.03 for row in FULL])
+        scores[rng.random(scores.shape) < often[:, None] * np.where(hard > 0, 1.0, 0.1)] = math.nan
+        effects.append(by_name(attribution(FULL, scores))["answer.model"]["variants"][1]["effect"])
+    assert np.mean(effects) == pytest.approx(0.1 * 2 / 3, abs=0.004)
+
+
+def test_cases_of_a_cluster_count_once() -> None:
+    scores = drawn(FULL, [model_and_pair(row) for row in FULL], cases=25)
+    alone = attribution(FULL, scores)
+    repeated = attribution(FULL, np.repeat(scores, 4, axis=1), units=np.repeat(np.arange(25), 4))
+    for one, other in zip(alone["nodes"], repeated["nodes"], strict=True):
+        assert (one["p"], one["share"]) == pytest.approx((other["p"], other["share"]))
+        assert one["variants"][0]["ci"] == pytest.approx(other["variants"][0]["ci"])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_two_factors_do_together_is_no_effect_of_a_third_in_a_sample_of_combinations(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = [FULL[number] for number in sorted(rng.choice(36, 14, replace=False))]
+    crossed = {("bm25", "mini"): 1.0, ("dense", "large"): 1.0, ("both", "huge"): 1.0}
+    means = [crossed.get((row["retrieve"], row["answer.model"]), 0.0) for row in rows]
+    found = attribution(rows, drawn(rows, means, seed, cases=200))
+    clear = {one.get("factor", one["node"]) for one in found["nodes"] if one["p_adjusted"] < 0.05}
+    assert not clear & {"answer.prompt", "answer.temperature"}
+
+
+def test_thirty_pairs_are_those_of_the_factors_that_explain_most_and_all_count() -> None:
+    names = [f"n{number}" for number in range(10)]
+    rng = np.random.default_rng(0)
+    choices = [dict(zip(names, row, strict=True)) for row in rng.choice(["x", "y"], size=(300, 10)).tolist()]
+    weak = ["n0", "n3"]
+    means = np.array([sum(0.2 for name in names if name not in weak and row[name] == "y") for row in choices])
+    found = attributed(means[:, None] + rng.normal(size=(300, 40)), choices, "m", seed=0)
+    assert found["pairs"] == {"candidates": 45, "tested": 30}
+    strong = {frozenset(pair) for pair in itertools.combinations([name for name in names if name not in weak], 2)}
+    tested = {frozenset(one["nodes"]) for one in found["interactions"]}
+    assert strong < tested
+    assert len(tested) == 30
+    for one in found["interactions"]:  # two thirds of the 5% for 45 candidates and what is beyond all pairs
+        assert one["p_adjusted"] == pytest.approx(min(1.0, one["p"] * 46 * 1.5))
+    assert "30 of 45 pairs are tested: those of the factors that explain most." in found["sentences"]
+
+
+def test_grids_of_two_functions_with_equal_levels_are_told_apart() -> None:
+    choices = [{"answer": f"{of}: model={model}"} for of in ("plain", "cot") for model in ("mini", "large")]
+    grids = {("answer", row["answer"]): {"answer.model": row["answer"].partition("=")[2]} for row in choices}
+    found = attributed(drawn(choices, [0, 0.2, 0, 0.2]), choices, "m", seed=0, grids=grids)
+    effects = {one.get("factor", one["node"]): one for one in found["nodes"]}
+    assert effects["answer.model"]["p_adjusted"] < 0.05 < effects["answer"]["p_adjusted"]
+    assert len(effects["answer"]["variants"]) == 2
+
+
+def test_a_single_grid_has_all_of_the_five_percent_for_its_factor() -> None:
+    choices = [{"answer": f"model={model}"} for model in ("mini", "large", "huge")]
+    grids = {("answer", row["answer"]): {"answer.model": row["answer"][6:]} for row in choices}
+    (node,) = attributed(drawn(choices, [0, 0.1, 0]), choices, "m", seed=0, grids=grids)["nodes"]
+    assert (node["factor"], node["p"]) == ("answer.model", node["p_adjusted"])
