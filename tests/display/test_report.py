@@ -244,6 +244,31 @@ def test_an_effect_that_is_the_same_in_every_case_is_drawn_as_certain() -> None:
     assert (section("effects", document).count("mark dot"), section("effects", document).count("mark ring")) == (0, 2)
 
 
+def test_effects_are_shown_by_factor_with_nested_ones_pairs_and_single_changes() -> None:
+    document = evidence({"a": ["x", "y"]}, {"m": "higher"})
+    variants = [{"variant": name, "effect": effect, "ci": [effect - 0.1, effect + 0.1]} for name, effect in LEVELS]
+    node = {"node": "a", "factor": "a.model", "within": ["p", "q"], "share": 0.4, "p": 0.001, "p_adjusted": 0.001}
+    strongest = {"variants": ["mini", "long"], "effect": 0.2, "ci": [0.1, 0.3]}
+    pair = {"nodes": ["a", "a"], "factors": ["a.model", "a.prompt"], "share": 0.1, "p": 0.01, "p_adjusted": 0.01}
+    change = {"node": "a", "factor": "a.style", "variant": "terse", "over": "chatty", "beside": {"b": "on"}}
+    change |= {"effect": -0.25, "ci": [-0.4, -0.1], "p": 0.01, "p_adjusted": 0.01}
+    document["attribution"]["m"] |= {
+        "nodes": [node | {"variants": variants}],
+        "interactions": [pair | {"strongest": strongest}],
+        "simple": [change],
+        "because": None,
+        "cases": 9,
+    }
+    shown = " ".join(Parsed(section("effects", document)).text.split())
+    assert "a.model only in 2 variants" in shown
+    assert "explains 40%, p 0.001" in shown
+    assert "a.model × a.prompt" in shown
+    assert "a.stylechatty → terse b=on" in shown
+
+
+LEVELS = (("mini", -0.3), ("large", 0.3))
+
+
 def test_no_two_columns_have_one_name() -> None:
     document = evidence({"n": ["x", "y"], "p50": ["x", "y"]}, {"cost": "lower", "m": "higher"})
     headers = re.findall(r"<th class=\"(?:node|figure)\"[^>]*>(?:<bdi>)?([^<]*)", section("matrix", document))
@@ -379,7 +404,16 @@ def hostile_evidence() -> dict[str, Any]:
     node = {"node": HOSTILE, "share": 0.5, "p_adjusted": 0.01, "variants": [variant]}
     strongest = {"variants": [HOSTILE, HOSTILE], "effect": 0.1, "ci": [0.0, 0.2]}
     interaction = {"nodes": [HOSTILE, HOSTILE], "share": 0.5, "p_adjusted": 0.01, "strongest": strongest}
-    document["attribution"][HOSTILE] |= {"nodes": [node], "interactions": [interaction], "sentences": [HOSTILE]}
+    nested = {**node, "factor": HOSTILE, "within": [HOSTILE]}
+    both = {**interaction, "factors": [HOSTILE, HOSTILE]}
+    change = {"node": HOSTILE, "factor": HOSTILE, "variant": HOSTILE, "over": HOSTILE, "beside": {HOSTILE: HOSTILE}}
+    change |= {"effect": 0.1, "ci": [0.0, 0.2], "p": 0.01, "p_adjusted": 0.01}
+    document["attribution"][HOSTILE] |= {
+        "nodes": [node, nested],
+        "interactions": [interaction, both],
+        "simple": [change],
+        "sentences": [HOSTILE],
+    }
     document["pairs"][HOSTILE] = {"rows": [0, 1], "pairs": [{"a": 0, "b": 1, "delta": 0.1, "p_adjusted": 0.01}]}
     ran = {"executed": 1, "unshared": 4, "variant": HOSTILE}
     levels = [{"node": HOSTILE, "prefixes": [{**ran, "combinations": [0, 1, 2, 3]}]}]

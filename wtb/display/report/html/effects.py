@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         InteractionEffect,
         NodeEffect,
         PairsDocument,
+        SimpleEffect,
         VariantEffect,
     )
 
@@ -66,6 +67,7 @@ class EffectsChart:
     style: Markup
     nodes: Sequence[ShownFactor]
     interactions: Sequence[InteractionEffect]
+    simple: Sequence[SimpleEffect]
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def _chart(matrix: MatrixDocument, attribution: AttributionDocument) -> EffectsC
         style=Markup("--grid:{};{}").format(on.across, room([on], shown)),
         nodes=nodes,
         interactions=interactions[:STRONGEST],
+        simple=attribution.get("simple", []),
     )
 
 
