@@ -274,7 +274,9 @@ def _false(kind: str, steps: int) -> Iterator[Promise]:
             assert isinstance(true, set)
             return has_false_effect(attributed_to(rng, layout(rng), mean, steps=steps), true, mean)
 
-        yield Promise(claim, f"{kind}{where}, {what}", size, counted(wrong), at_most=SIGNIFICANT, runs=200)
+        yield Promise(
+            claim, f"{kind}{where}, {what}", size, counted(wrong), at_most=SIGNIFICANT, runs=100 if where else 200
+        )
 
     def differing(rng: Rng) -> bool:
         return has_false_effect(attributed_to(rng, FULL, no_effect, steps=steps, own=1.5), set(), no_effect)
@@ -284,7 +286,7 @@ def _false(kind: str, steps: int) -> Iterator[Promise]:
         return has_false_effect(attributed_to(rng, FULL, no_effect, steps=steps, units=units), set(), no_effect)
 
     for what, happens in (("cases differ much in effects", differing), ("40 clusters of 1 to 12 cases", clustered)):
-        yield Promise(claim, f"{kind}, {what}", whole, counted(happens), at_most=SIGNIFICANT, runs=200)
+        yield Promise(claim, f"{kind}, {what}", whole, counted(happens), at_most=SIGNIFICANT, runs=100)
 
 
 def _sample(rng: Rng, size: int) -> Layout:

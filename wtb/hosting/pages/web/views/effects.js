@@ -39,7 +39,7 @@ export function Effects({ found }) {
     ${simple.length
       ? html`<h2>${words.effects.simple}</h2><p class="quiet">${words.effects.simpleLegend}</p><div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.factor}</th><th>${words.effects.change}</th><th>${words.effects.beside}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th><th class="num">${words.sweep.columns.p}</th></tr></thead>
           <tbody>${simple.map(
-            (/** @type {any} */ one) => html`<tr><td class="name">${one.factor ?? one.node}</td><td class="name">${one.over} → ${one.variant}</td><td class="name mono">${combination(one.beside)}</td><td class="num">${shown(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td><td class="num">${one.p_adjusted === null ? words.unknown : probability(one.p_adjusted)}</td></tr>`,
+            (/** @type {any} */ one) => html`<tr><td class="name">${one.factor ?? one.node}</td><td class="name">${one.over} → ${one.variant}</td><td class="name mono">${Object.entries(one.beside).map((level) => level.join("=")).join(" ")}</td><td class="num">${shown(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td><td class="num">${one.p_adjusted === null ? words.unknown : probability(one.p_adjusted)}</td></tr>`,
           )}</tbody></table></div>`
       : null}
   </section>`;
