@@ -104,6 +104,17 @@ def test_a_factor_that_only_some_variants_have_is_estimated_within_them() -> Non
     assert any("model (only in 4 variants of answer): large +0.1" in text for text in found["sentences"])
 
 
+def test_a_node_with_nested_factors_is_an_average_over_them() -> None:
+    rows = [row for row in MIXED if row["retrieve"] != "both" and "answer.style" not in row]
+    together = [
+        0.3 * (row["retrieve"] == "dense" and row.get("answer.prompt") == "b") + 0.2 * ("answer" not in row)
+        for row in rows
+    ]
+    effects = by_name(attribution(rows, drawn(rows, together)))
+    assert effects["answer"]["p_adjusted"] < 0.05, "what prompts and retrieve do together is no noise of it"
+    assert effects["answer"]["variants"][1]["effect"] == pytest.approx((0.2 + 0.3 / 4) / 2, abs=0.02)
+
+
 def test_factors_that_always_change_together_are_named_and_not_guessed() -> None:
     rows = [row for row in FULL if (row["answer.prompt"] == "long") == (row["answer.temperature"] == "0.7")]
     found = attribution(rows, drawn(rows, [0.3 * (row["answer.prompt"] == "long") for row in rows]))

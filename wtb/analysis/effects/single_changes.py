@@ -44,23 +44,23 @@ def single_changes(
     for number, one, tested in zip(kept, found, tests, strict=True):
         factor, row, base = changes[number]
         low, high = tested.ci[0].tolist()
-        effects.append(
-            {
-                "node": factor.node,
-                **({"factor": factor.name} if factor.is_parameter else {}),
-                "variant": factor.levels[factor.codes[row]],
-                "over": factor.levels[factor.codes[base]],
-                "beside": {
-                    other.name: label
-                    for other in factors
-                    if other is not factor and (label := other.label(row)) is not None
-                },
-                "effect": float(one.effects[0]),
-                "ci": None if np.isnan(low) else [low, high],
-                "p": tested.p,
-                "p_adjusted": tested.p_adjusted,
-            }
-        )
+        effect: SimpleEffect = {
+            "node": factor.node,
+            "variant": factor.levels[factor.codes[row]],
+            "over": factor.levels[factor.codes[base]],
+            "beside": {
+                other.name: label
+                for other in factors
+                if other is not factor and (label := other.label(row)) is not None
+            },
+            "effect": float(one.effects[0]),
+            "ci": None if np.isnan(low) else [low, high],
+            "p": tested.p,
+            "p_adjusted": tested.p_adjusted,
+        }
+        if factor.is_parameter:
+            effect["factor"] = factor.name
+        effects.append(effect)
     return effects
 
 

@@ -283,9 +283,13 @@ class ProviderDocument(TypedDict):
 
 
 class MatrixFigures(TypedDict):
-    """The part of a matrix that rests on scores."""
+    """The part of a matrix that rests on scores.
+
+    effects: what makes the difference by the primary metric, of a sweep with grids.
+    """
 
     rows: list[RowDocument]
+    effects: NotRequired[list[str]]
     primary: str | None
     primary_named: bool
     best: dict[str, BestDocument]
@@ -296,7 +300,7 @@ class MatrixFigures(TypedDict):
 
 
 class MatrixDocument(MatrixFigures):
-    """The matrix of a sweep. effects: what makes the difference by the primary metric, of a sweep with grids."""
+    """The matrix of a sweep."""
 
     version: Literal[1]
     figures: Literal["final", "anytime"]
@@ -312,7 +316,6 @@ class MatrixDocument(MatrixFigures):
     choice: ChoiceDocument | None
     scores_failed: int
     edited_left_out: int
-    effects: NotRequired[list[str]]
     warnings: list[str]
 
 

@@ -45,7 +45,9 @@ def product_block(a: Block, b: Block) -> Block:
     """Return the columns of what two factors do together beyond their sum."""
     columns = (a.columns[:, :, None] * b.columns[:, None, :]).reshape(len(a.columns), -1)
     cells = [(*one, *other) for one in a.cells for other in b.cells]
-    return Block((*a.factors, *b.factors), columns, np.kron(a.expansion, b.expansion), cells)
+    return Block(
+        (*a.factors, *b.factors), columns, np.asarray(np.kron(a.expansion, b.expansion), dtype=np.float64), cells
+    )
 
 
 def estimable_part(block: Block, others: Sequence[Block], levels: Levels) -> Block | None:
@@ -118,18 +120,35 @@ def _grouped(aliased: Sequence[Block]) -> list[list[int]]:
 def is_crossed(levels: Levels, factors: Sequence[int]) -> bool:
     """Return whether all levels of these factors meet the same combinations of the other factors.
 
-    If so, effects are averages over those, and nothing that the other factors do can be taken for an effect.
+    If so, effects are averages over those, and nothing that the other factors do can be taken for an effect. Factors
+    that are nested in these ones may differ, if all of their levels meet the same.
     """
     chosen = levels[(levels[:, list(factors)] != OUTSIDE).all(axis=1)]
-    beside = np.delete(chosen, list(factors), axis=1)
-    _, own = np.unique(chosen[:, list(factors)], axis=0, return_inverse=True)
-    _, rest = np.unique(beside, axis=0, return_inverse=True) if beside.shape[1] else (None, np.zeros(len(chosen), int))
-    own, rest = own.ravel(), rest.ravel()
-    meets = np.zeros((own.max() + 1, rest.max() + 1), dtype=np.bool_)
-    meets[own, rest] = True
-    if len(factors) > 1 and len(meets) < np.prod([len(np.unique(chosen[:, number])) for number in factors]):
+    own = _numbered(chosen[:, list(factors)])
+    if len(factors) > 1 and own.max() + 1 < np.prod([len(np.unique(chosen[:, number])) for number in factors]):
         return False
+    others = [number for number in range(levels.shape[1]) if number not in factors]
+    nested = [number for number in others if _is_nested(chosen[:, number] == OUTSIDE, own)]
+    rest = _numbered(chosen[:, [number for number in others if number not in nested]])
+    within = _numbered(np.column_stack([own, chosen[:, nested]]))
+    meets = np.zeros((within.max() + 1, rest.max() + 1), dtype=np.bool_)
+    meets[within, rest] = True
     return bool(meets.all())
+
+
+def _numbered(rows: Levels) -> Levels:
+    """Return a number for each row, the same for equal ones."""
+    if not rows.shape[1]:
+        return np.zeros(len(rows), dtype=np.int64)
+    return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+
+
+def _is_nested(outside: NDArray[np.bool_], own: Levels) -> bool:
+    """Return whether the levels of other factors, by number, say whether a combination has a factor."""
+    if outside.all() or not outside.any():
+        return False
+    lacking = np.bincount(own, weights=outside)
+    return bool(((lacking == 0) | (lacking == np.bincount(own))).all())
 
 
 def is_candidate(levels: Levels, a: int, b: int) -> bool:

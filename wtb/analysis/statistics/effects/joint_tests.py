@@ -176,7 +176,7 @@ def _observed(block: Evidence, wider: Floats) -> Floats:
         if turned * effects[number] <= 0:
             plain[number] = 0.0
         plain[number] = min(plain[number], abs(turned) / math.sqrt(1 + turned**2 * weight[number]))
-    return plain
+    return np.asarray(plain)
 
 
 def _intervals(block: Evidence, threshold: float, wider: Floats) -> Floats:

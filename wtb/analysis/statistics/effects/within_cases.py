@@ -56,7 +56,7 @@ class CaseScores:
         """Return the mean of each combination, had it met all cases, less the mean of all combinations."""
         sums = self.centred.sum(axis=0)
         if self.present.all():
-            return sums / len(self.present)
+            return np.asarray(sums / len(self.present))
         information = self.information(np.eye(len(sums)))
         if self._is_connected():
             information += np.full_like(information, float(np.trace(information)) / len(sums) ** 2)

@@ -18,7 +18,6 @@ export function Effects({ found }) {
   const least = ROUNDED * Math.max(...scale.map(Math.abs));
   const shown = (/** @type {number} */ effect) => difference(Math.abs(effect) < least ? 0 : effect);
   return html`<section><h2>${words.effects.factors}</h2>
-    ${found.because ? html`<p class="quiet">${found.because}</p>` : null}
     ${found.sentences.map((/** @type {string} */ text) => html`<p>${text}</p>`)}
     ${found.nodes.length
       ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.factor}</th><th class="num">${words.effects.share}</th><th class="num">${words.sweep.columns.p}</th><th>${words.effects.level}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th></tr></thead>
@@ -39,7 +38,7 @@ export function Effects({ found }) {
     ${simple.length
       ? html`<h2>${words.effects.simple}</h2><p class="quiet">${words.effects.simpleLegend}</p><div class="scroll" tabindex="0"><table><thead><tr><th>${words.effects.factor}</th><th>${words.effects.change}</th><th>${words.effects.beside}</th><th class="num">${words.effects.effect}</th><th>${words.sweep.columns.ci}</th><th class="num">${words.sweep.columns.p}</th></tr></thead>
           <tbody>${simple.map(
-            (/** @type {any} */ one) => html`<tr><td class="name">${one.factor ?? one.node}</td><td class="name">${one.over} → ${one.variant}</td><td class="name mono">${Object.entries(one.beside).map((level) => level.join("=")).join(" ")}</td><td class="num">${shown(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td><td class="num">${one.p_adjusted === null ? words.unknown : probability(one.p_adjusted)}</td></tr>`,
+            (/** @type {any} */ one) => html`<tr><td class="name">${one.factor ?? one.node}</td><td class="name">${one.over} → ${one.variant}</td><td class="name">${Object.entries(one.beside).map((level) => level.join("=")).join(" ")}</td><td class="num">${shown(one.effect)}</td><td><${Interval} estimate=${estimates.get(one)} scale=${scale} baseline=${0} /></td><td class="num">${one.p_adjusted === null ? words.unknown : probability(one.p_adjusted)}</td></tr>`,
           )}</tbody></table></div>`
       : null}
   </section>`;
