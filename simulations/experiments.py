@@ -13,6 +13,7 @@ from simulations import (
     data,
     factorial,
     failing,
+    good_enough,
     judges,
     looks,
     missing,
@@ -74,6 +75,7 @@ def promises() -> Iterator[Promise]:
     yield from running.promises()
     yield from repeats.promises()
     yield from data.promises()
+    yield from good_enough.promises()
 
 
 def _clear() -> Iterator[Promise]:

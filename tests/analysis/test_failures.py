@@ -243,8 +243,8 @@ def test_a_comparison_takes_new_failures_for_results(run_sweep: Make) -> None:
         ),
         ({"primary": "exact_mach"}, "no evaluator gives 'exact_mach'; did you mean 'exact_match'?"),
         (
-            {"best": {"maximize": "exact_match", "indifferent": 1.5}},
-            "'best.indifferent' is 1.5; expected at most 1: exact_match is on a scale from 0 to 1",
+            {"margin": {"exact_match": 1.5}},
+            "margin.exact_match",
         ),
         (
             {"evaluate": [{"exact_match": {"field": "y", "on_failure": -1}}]},

@@ -193,31 +193,48 @@ def test_the_metric_that_decides_is_chosen_by_where_none_is_named() -> None:
     assert (
         choose(matrix, {"subject_to": "cost_usd > 0.01"})["objective"] == "minimize shape.n subject to cost_usd > 0.01"
     )
-    found = choose({**MATRIX, "primary": "ndcg"}, {"indifferent": 0.0})
-    assert (found["objective"], found["combination"]) == ("maximize ndcg, indifferent to 0", {"retrieve": "dense"})
-    assert choose({**MATRIX, "primary": None}, {"indifferent": 0.0})["combination"] is None
+    found = choose({**MATRIX, "primary": "ndcg"}, {}, 0.0)
+    assert (found["objective"], found["combination"]) == (
+        "maximize ndcg, within 0 of the best",
+        {"retrieve": "dense"},
+    )
+    assert choose({**MATRIX, "primary": None}, {})["combination"] is None
+
+
+def within(name: str, ndcg: float, usd: float, shown: bool | None, **more: Any) -> dict[str, Any]:
+    found = row(name, ndcg, usd, 0.1, **more)
+    standing = {"margin": 0.05, "shown": shown, "behind": [0.0, 0.04]}
+    return {**found, "metrics": {**found["metrics"], "ndcg": {**found["metrics"]["ndcg"], "within": standing}}}
 
 
 @pytest.mark.parametrize(
-    ("indifferent", "combination"),
-    [(0.0, "dense"), (0.04, "dense"), (0.05, "slow"), (0.1, "bm25"), (1.0, "bm25")],
+    ("shown", "combination"),
+    [
+        ((None, None, None), "dense"),
+        ((None, True, None), "dense"),
+        ((None, True, True), "slow"),
+        ((True, True, True), "bm25"),
+        ((False, None, True), "slow"),
+    ],
 )
-def test_of_those_that_differ_by_what_matters_to_nobody_the_cheapest_is_chosen(
-    indifferent: float, combination: str
+def test_the_cheapest_that_is_shown_to_be_within_the_margin_is_chosen(
+    shown: tuple[bool | None, ...], combination: str
 ) -> None:
-    rows = [row("bm25", 0.2, 0.001, 0.1), row("dense", 0.3, 0.02, 0.3), row("slow", 0.25, 0.01, 0.4)]
-    best = {"maximize": "ndcg", "indifferent": indifferent}
-    found = choose({**MATRIX, "rows": rows}, best)
+    """Where none is shown, it is the one with the best figure."""
+    names = [("bm25", 0.2, 0.001), ("dense", 0.3, 0.02), ("slow", 0.25, 0.01)]
+    rows = [within(*one, is_within) for one, is_within in zip(names, shown, strict=True)]
+    found = choose({**MATRIX, "rows": rows}, {"maximize": "ndcg"}, 0.05)
     assert found["combination"] == {"retrieve": combination}
-    assert found["objective"] == f"maximize ndcg, indifferent to {indifferent:g}"
+    assert found["objective"] == "maximize ndcg, within 0.05 of the best"
+    assert (found["margin"], found["within"]) == (0.05, sum(one is True for one in shown))
 
 
 def test_the_cheapest_is_so_with_what_its_failures_cost() -> None:
     rows = [
-        row("bm25", 0.3, 0.001, 0.1, cost_failed_usd=1.0, cost_per_success_usd=0.101),
-        row("dense", 0.3, 0.02, 0.3),
+        within("bm25", 0.3, 0.001, True, cost_failed_usd=1.0, cost_per_success_usd=0.101),
+        within("dense", 0.3, 0.02, True, latency_s={"p50": 0.3, "p95": 0.6}),
     ]
-    found = choose({**MATRIX, "rows": rows}, {"maximize": "ndcg", "indifferent": 0.01})
+    found = choose({**MATRIX, "rows": rows}, {"maximize": "ndcg"}, 0.01)
     assert found["combination"] == {"retrieve": "dense"}
     assert fronts({**MATRIX, "rows": rows})["ndcg"] == [0, 1], "the first is quicker"
 

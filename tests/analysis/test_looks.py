@@ -299,14 +299,16 @@ def test_a_sweep_stops_by_itself_when_the_best_is_known(bench: Make) -> None:
     assert exit_code({**found, "gates": []}, ended) == 0
 
 
-@pytest.mark.parametrize("indifferent", [0.3, None])
-def test_what_is_as_good_as_equal_is_known_where_that_matters_to_nobody(bench: Make, indifferent: float | None) -> None:
+@pytest.mark.parametrize(
+    "stored", [{"margin": {"right": 0.3}}, {"best": {"maximize": "right", "indifferent": 0.3}}, {}]
+)
+def test_what_is_within_the_margin_of_every_other_is_known(bench: Make, stored: dict[str, Any]) -> None:
+    """Sweeps of earlier versions have the margin as `best.indifferent`."""
     twins = {"answer": ["good", "good2"]}
     made = bench(workflow(), CASES, twins, evaluators={"tests:right": right}, run=IN_TURN, stop="when_known")
     made.run(node_runs=100)
-    best = {"maximize": "right", "indifferent": indifferent}
-    row = replace(made.row, spec={**made.row.spec, "best": best})
-    assert ("behind any other by right" in str(known(made.database, row))) == (indifferent is not None)
+    row = replace(made.row, spec={**made.row.spec, **stored})
+    assert ("behind any other by right" in str(known(made.database, row))) == bool(stored)
 
 
 def test_the_scheduler_stops_what_workers_run(database: Database, bench: Make) -> None:

@@ -11,7 +11,7 @@ import time
 from wtb.core.stop import KNOWN
 from wtb.core.tree.added_rows import additions
 from wtb.core.tree.combinations import in_words
-from wtb.planning.metric_names import primary_of
+from wtb.planning.metric_names import margins_of, primary_of
 from wtb.store.control import sweeps
 from wtb.store.database import Database
 from wtb.store.read import queries
@@ -50,13 +50,11 @@ def known(database: Database, sweep: SweepRow) -> str | None:
     share = Ledger(database, sweep, choices).tried(metric).share
     table = scored.table(metric)
     found = seen.look(table.scores, table.cases, scored.design(metric, table, share), scored.measures[metric].scale)
-    indifferent = (sweep.spec.get("best") or {}).get("indifferent") or 0.0
-    if not found.is_known(indifferent) or found.compared.best is None:
+    margin = margins_of(sweep.spec, scored.measures).get(metric, 0.0)
+    if not found.is_known(margin) or found.compared.best is None:
         return None
     best = in_words(choices[found.compared.best])
-    what = (
-        f"is best by {metric}" if found.compared.clear else f"is less than {indifferent:g} behind any other by {metric}"
-    )
+    what = f"is best by {metric}" if found.compared.clear else f"is less than {margin:g} behind any other by {metric}"
     return f"{KNOWN}: {best} {what}, as of {found.cases:,} of {len(seen.order):,} cases"
 
 

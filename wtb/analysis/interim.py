@@ -7,7 +7,7 @@ yet, because of what it showed. Then `wtb.analysis.statistics.sequential.running
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -132,11 +132,15 @@ class View:
         cases: NDArray[np.int64],
         design: Design,
         scale: Scale | None,
+        *,
+        margin: float | None = None,
+        over: Sequence[int] | None = None,
     ) -> Look:
         """Estimates under one metric.
 
         scores: combinations x cases. cases: the number of the case of each column. design: as for `compare`, but for
         the order of the cases. scale: what no score can pass. Of figures over all cells of a row only the end tells.
+        margin, over: as for `running.look`.
         """
         if design.figure is not None:
             scores = np.full_like(scores, np.nan)
@@ -150,7 +154,7 @@ class View:
         expected[place[cases]] = True
         missing = design.missing and design.missing.at(place[cases], len(self.order))
         design = replace(design, units=self.units, missing=missing)
-        found = look(ordered, self.finished, design, scale=scale, expected=expected)
+        found = look(ordered, self.finished, design, scale=scale, expected=expected, margin=margin, over=over)
         if design.figure is None:
             return found
         return replace(found, compared=replace(found.compared, lead=Lead(because=_AT_THE_END)), interval=None)

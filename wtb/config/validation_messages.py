@@ -17,7 +17,10 @@ from wtb.core.errors import describe, did_you_mean
 MAX_PROBLEMS = 20  # as many as fit on one screen
 
 # Keys that had another name in earlier versions.
-_RENAMED: Mapping[Loc, str] = {("tolerance",): "margin"}
+_RENAMED: Mapping[Loc, str] = {
+    ("tolerance",): "'margin' now",
+    ("best", "indifferent"): "'margin' now, which is by metric: write margin: {METRIC: NUMBER} at the top of the file",
+}
 
 # The models of a file by the path of their key; the whole file is at ().
 Sections = Mapping[Loc, type[BaseModel]]
@@ -85,7 +88,7 @@ def _line(located: Located, loc: Loc, error: ErrorDetails, sections: Sections) -
         field = sections[loc[:-1]].model_fields[str(loc[-1])]
         text = f"key '{key}' is missing; expected {field.description}"
     elif kind == "extra_forbidden" and loc in _RENAMED:
-        text = f"key '{key}' is called '{_RENAMED[loc]}' now"
+        text = f"key '{key}' is called {_RENAMED[loc]}"
     elif kind == "extra_forbidden":
         text = f"key '{key}' is not known{_near(loc, sections)}"
     else:

@@ -163,7 +163,6 @@ def check_figures(bound: Bound) -> None:
     found += [(("agreement", metric), unknown_metric(metric, evaluators)) for metric in spec.agreement]
     if spec.primary is not None:
         found.append((("primary",), unknown_metric(spec.primary, evaluators)))
-    found.append((("best", "indifferent"), _indifference_problem(spec, bound.evaluators)))
     found += [(("on_failure",), text) for text in _failure_score_problems(spec, bound.evaluators)]
     problems = [spec.located.problem(loc, text) for loc, text in found if text is not None]
     if problems:
@@ -189,20 +188,6 @@ def check_repeats(bound: Bound) -> None:
     problems = [bound.spec.located.problem(("evaluate", number), text) for number, text in found if text is not None]
     if problems:
         raise InputError(*problems)
-
-
-def _indifference_problem(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> str | None:
-    """What is wrong with the difference that matters to nobody, where it is no difference on the metric's scale."""
-    if spec.best is None or spec.best.indifferent is None:
-        return None
-    names = [one.name for one in evaluators]
-    metric, most = spec.best.metric or primary_of(spec.as_stored(), names) or "", spec.best.indifferent
-    for one in evaluators:
-        scale = one.measure(metric).scale if one.gives(metric) else None
-        if scale is not None and most > scale[1] - scale[0]:
-            expected = f"at most {scale[1] - scale[0]:g}: {metric} is on a scale from {scale[0]:g} to {scale[1]:g}"
-            return f"'best.indifferent' is {most:g}; expected {expected}"
-    return None
 
 
 def _failure_score_problems(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> list[str]:

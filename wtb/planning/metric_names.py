@@ -7,7 +7,7 @@ number: UnknownValue, with the reason. Of the metrics one decides: `primary_of`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from wtb.authoring.evaluation.built_in import MEASURED
 from wtb.core.errors import did_you_mean
@@ -250,3 +250,36 @@ def primary_of(spec: StoredSpec, metrics: Iterable[str]) -> str | None:
     if wanted in names and wanted not in MEASURED_NAMES:
         return wanted
     return next((name for name in names if name not in MEASURED_NAMES), names[0] if names else None)
+
+
+def margins_of(spec: StoredSpec, metrics: Iterable[str]) -> dict[str, float]:
+    """Return by metric the loss that does not matter.
+
+    Args:
+        spec: A stored sweep. In earlier versions `best` had one of its own, `indifferent`, of the metric it is about.
+        metrics: Those that there are, in their order.
+    """
+    margins = dict(spec.get("margin") or {})
+    best: Mapping[str, Any] = spec.get("best") or {}
+    earlier = best.get("indifferent")
+    if earlier is not None and (metric := wanted_of(spec, metrics)[1]) is not None:
+        margins.setdefault(metric, earlier)
+    return margins
+
+
+def wanted_of(spec: StoredSpec, metrics: Iterable[str]) -> tuple[Literal["maximize", "minimize"] | None, str | None]:
+    """Return what a sweep is to find: the metric or figure that its `best` is about, else the metric that decides.
+
+    Args:
+        spec: A stored sweep.
+        metrics: Those that there are, in their order.
+
+    Returns:
+        Which way, None if the metric itself says it; and the name.
+    """
+    best = spec.get("best") or {}
+    if maximize := best.get("maximize"):
+        return "maximize", maximize
+    if minimize := best.get("minimize"):
+        return "minimize", minimize
+    return None, primary_of(spec, metrics)

@@ -40,6 +40,7 @@ from wtb.planning.data.checking import check_cases
 from wtb.planning.data.picking import Only, draw_sample, pick_cases
 from wtb.planning.environment import environment
 from wtb.planning.factors.references import is_step_of, matching_levels
+from wtb.planning.metric_names import margins_of
 from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.redaction import check_redaction
 from wtb.planning.sweep_spec import SingleSpec, SweepSpec, parse_single, parse_spec, read_variants
@@ -247,6 +248,12 @@ def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
     written = {key: value for key, value in stored.items() if key not in _RECORDED}
     if "tolerance" in written:  # in archives of earlier versions
         written["margin"] = written.pop("tolerance")
+    best = written.get("best")
+    if best and "indifferent" in best:
+        kept = {key: value for key, value in best.items() if key != "indifferent" and value is not None}
+        written["best"] = kept or None
+        metrics = [name for one in written.get("evaluate") or () for name in one]
+        written["margin"] = margins_of(cast("StoredSpec", {**stored, "margin": written.get("margin") or {}}), metrics)
     return written
 
 

@@ -173,14 +173,13 @@ class RandomMode(Strict):
 class Best(Strict):
     """Which combination the sweep is to find: of those for which `subject_to` holds, the best by one metric.
 
-    That is the metric that decides where none is named. indifferent: of those that are worse than the best by no more
-    than this, the one that costs least.
+    That is the metric that decides if none is named. With a `margin` of that metric it is the cheapest combination that
+    is shown to be within it of the best.
     """
 
     maximize: Name | None = None
     minimize: Name | None = None
     subject_to: Annotated[str, BeforeValidator(condition)] | None = None
-    indifferent: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
     def _one_metric(self) -> Best:

@@ -185,14 +185,14 @@ BAD = [
         ["sweep.yaml:5: ", "no evaluator gives 'totl'; did you mean 'total'?"],
     ),
     Bad(
-        "an indifference below nothing",
-        sweep(evaluate="['flow:total']", best="{maximize: total, indifferent: -0.1}"),
-        ["sweep.yaml:5: 'best.indifferent' is -0.1; expected at least 0"],
+        "a margin by its earlier name",
+        sweep(evaluate="['flow:total']", best="{maximize: total, indifferent: 0.1}"),
+        ["sweep.yaml:5: key 'best.indifferent' is called 'margin' now", "write margin: {METRIC: NUMBER} at the top"],
     ),
     Bad(
-        "an indifference beyond the scale",
-        sweep(evaluate="['flow:total': {scale: [0, 1]}]", best="{maximize: total, indifferent: 2}"),
-        ["sweep.yaml:5: 'best.indifferent' is 2; expected at most 1: total is on a scale from 0 to 1"],
+        "a margin below nothing",
+        sweep(evaluate="['flow:total']", margin="{total: -0.1}"),
+        ["sweep.yaml:5: 'margin.total' is -0.1; expected at least 0"],
     ),
     Bad("an option left out", sweep(evaluate="[exact_match]"), ["sweep.yaml:4: ", "needs the option 'field'"]),
     Bad(

@@ -31,8 +31,9 @@ from wtb.analysis.matrix.class_counts import add_class_counts, few_of_class
 from wtb.analysis.matrix.failure_costs import add_costs, failed_attempts_usd
 from wtb.analysis.matrix.hanging import hanging_choice, hanging_claims, uneven_differences, unseen_claims
 from wtb.analysis.matrix.noise_sources import noise_of
-from wtb.analysis.matrix.selection import choose, fronts
+from wtb.analysis.matrix.selection import choose, fronts, wanted_figure
 from wtb.analysis.matrix.slices import slices
+from wtb.analysis.matrix.within_margin import Compared, add_standings
 from wtb.analysis.scores import Scores, ScoreTable
 from wtb.analysis.search_history import Ledger, Tried
 from wtb.analysis.search_history import sentences as looks_in_words
@@ -51,6 +52,7 @@ from wtb.core.scoring.unknown_costs import cost_warnings
 from wtb.core.status import FINAL_CELLS
 from wtb.core.texts import listed_names
 from wtb.core.tree.combinations import in_words
+from wtb.planning.metric_names import margins_of
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes, queries, tallies
 from wtb.store.rows.sweeps import SweepRow
@@ -112,7 +114,7 @@ def build(
         scored.check_failure_score("on_failure")
     is_own = not edited and on_failure is None and baseline is None
     found = tallies.kept(database, sweep.id) if is_own else None
-    if found is not None and _is_current(found) and found["sweep"] == sweep_heading(sweep):
+    if found is not None and _is_current(found, sweep) and found["sweep"] == sweep_heading(sweep):
         return found
     scored = scored or Scores(database, sweep, edited=edited)
     matrix = made(database, sweep, scored)
@@ -145,12 +147,14 @@ def freeze(database: Database, sweep_id: str) -> bool:
     return tallies.keep(database, sweep_id, matrix, place)
 
 
-def _is_current(kept: MatrixDocument) -> bool:
+def _is_current(kept: MatrixDocument, sweep: SweepRow) -> bool:
     """Return whether a kept matrix has every key of today's."""
     is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
     scored = [one for name, one in kept.get("metrics", {}).items() if kept["best"][name]["combination"] is not None]
     is_counted = all("classes" in metric for metric in scored if metric.get("figure"))
     is_ranked = all(best.keys() >= {"looks", "differ_at_most", "hangs_on"} for best in kept.get("best", {}).values())
+    margins = margins_of(sweep.spec, kept.get("metrics", {})).keys() & kept.get("metrics", {}).keys()
+    has_margins = all("within" in row["metrics"][name] for name in margins for row in kept["rows"][:1])
     has_all = {
         "edited_left_out",
         "failures",
@@ -167,6 +171,7 @@ def _is_current(kept: MatrixDocument) -> bool:
         and is_measured
         and is_counted
         and is_ranked
+        and has_margins
         and "unknown" in kept["cost"]
     )
 
@@ -182,7 +187,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     seen = interim.view(database, sweep, scored.planned, scored.cell_groups)
     runs = aggregates.node_run_totals(database, sweep_id)
     rows = _outcomes(database, sweep_id, scored, runs)
-    figures, warned = _rows(database, sweep, scored, rows, seen, has_ended=has_ended)
+    figures, warned, compared = _rows(database, sweep, scored, rows, seen, has_ended=has_ended)
     causes_found, more = causes(database, sweep) if counts.keys() & {"failed", "set_aside"} else ([], 0)
     errors, spent = scored.errors, runs.spent
     matrix: MatrixDocument = {
@@ -212,7 +217,9 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     if seen is None and scored.grid_levels and scored.primary is not None:
         matrix["effects"] = attribute(scored, scored.primary)["sentences"]
     matrix["front"] = fronts(matrix)
-    matrix["choice"] = choose(matrix, best) if best else None
+    margins = {name: margin for name, margin in margins_of(sweep.spec, scored.measures).items() if name in compared}
+    add_standings(matrix, best or {}, margins, compared)
+    matrix["choice"] = choose(matrix, best, margins.get(wanted_figure(matrix, best)[1])) if best else None
     warned += hanging_choice(matrix["choice"])
     uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
     about_costs = cost_warnings(scored.unknown_costs, sweep.spec.get("limits", {}).get("usd"), ended=has_ended)
@@ -306,8 +313,8 @@ def _rows(
     seen: interim.View | None,
     *,
     has_ended: bool,
-) -> tuple[MatrixFigures, list[str]]:
-    """Return what rests on scores, which it adds to the rows, and what to be warned of."""
+) -> tuple[MatrixFigures, list[str], dict[str, Compared]]:
+    """Return what rests on scores, which it adds to the rows, what to be warned of, and rows as they were compared."""
     choices, added = scored.choices[: scored.planned], AddedRows(database, sweep, scored)
     for number, document in added.documents().items():
         rows[number]["exploratory"] = document
@@ -319,13 +326,15 @@ def _rows(
     metrics: dict[str, MetricDocument] = {}
     skewed: dict[int, list[str]] = {}
     ledger, tried, designs = Ledger(database, sweep, choices), dict[str, Tried](), dict[str, Design]()
-    unevens: dict[str, Sequence[int]] = {}
+    unevens, by = dict[str, Sequence[int]](), dict[str, Compared]()
     units, sliced, noise = None, None, None
     for name in names:
         measure, table = scored.measures[name], scored.planned_table(name)
         tried[name] = ledger.tried(name)
         design = designs[name] = _design(scored, name, table, tried[name])
-        compared, interval = _compared(table, design, interim.bounds(name, measure, sweep.spec), seen)
+        scale = interim.bounds(name, measure, sweep.spec)
+        compared, interval = _compared(table, design, scale, seen)
+        by[name] = Compared(table, design, compared, scale, seen)
         if name == primary:
             units = table.count_units()
             if seen is None:
@@ -368,7 +377,8 @@ def _rows(
         "slices": sliced,
         "noise": noise,
     }
-    return figures, [*data_found(sweep.spec), *cases_without_expected(scored), *failures_counted(scored), *warnings]
+    warned = [*data_found(sweep.spec), *cases_without_expected(scored), *failures_counted(scored), *warnings]
+    return figures, warned, by
 
 
 def _add_levels(rows: Sequence[RowDocument]) -> None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _REASONS = 3  # as many are told
 _NEVER = 1e300  # seconds of a cell that failed, for a median
-_ROUNDING = 1e-9  # of a figure
 
 
 def fronts(matrix: MatrixDocument) -> dict[str, list[int]]:
@@ -50,45 +49,25 @@ def fronts(matrix: MatrixDocument) -> dict[str, list[int]]:
     return by_metric
 
 
-def choose(matrix: MatrixDocument, best: Best) -> ChoiceDocument:
+def choose(matrix: MatrixDocument, best: Best, margin: float | None = None) -> ChoiceDocument:
     """The row that `best` of the sweep file asks for, as `choice` of the JSON contract.
 
-    It is the one with the best figure; with `indifferent`, of those that are worse by no more than that the one whose
+    It is the one with the best figure; with a margin, of those that are shown to be within it of the best the one whose
     successes cost least. Of several alike the one that costs less, then the better one, then the first.
     """
-    choice = _choose(matrix, best)
+    choice = _choose(matrix, best, margin)
     if any("missing" in found for row in matrix["rows"] for found in row["metrics"].values()):
-        count = _count_hanging(matrix, best, choice)
+        count = _count_hanging(matrix, best, choice, margin)
         if count:
             choice["hangs_on"] = count
     return choice
 
 
-def _count_hanging(matrix: MatrixDocument, best: Best, choice: ChoiceDocument) -> int:
-    """How many missing cells could change the choice; 0 where none could.
-
-    The chosen row has its cells at their worst, another one has its at their best.
-    """
-    number = next((n for n, row in enumerate(matrix["rows"]) if row["combination"] == choice["combination"]), None)
-    if number is None or choice["combination"] is None:
-        return 0
-    direction, name = _wanted(matrix, best)
-    ends = moved(matrix, 0), moved(matrix, 1)
-    worst, better = ends if direction == "maximize" else ends[::-1]
-    rows = [worst["rows"][row] if row == number else better["rows"][row] for row in range(len(matrix["rows"]))]
-    other = _choose({**matrix, "rows": rows, "best": worst["best"]}, best)["combination"]
-    if other == choice["combination"]:
-        return 0
-    concerned = [row for row in matrix["rows"] if row["combination"] in (choice["combination"], other)]
-    return sum(count_missing(matrix, [Name((name,))], row) for row in concerned)
-
-
-def _choose(matrix: MatrixDocument, best: Best) -> ChoiceDocument:
-    direction, name = _wanted(matrix, best)
-    subject_to, indifferent = best.get("subject_to"), best.get("indifferent")
+def allowed_rows(matrix: MatrixDocument, best: Best) -> tuple[list[int], list[str]]:
+    """Return the rows for which `subject_to` holds, and why it does not for the others."""
+    subject_to = best.get("subject_to")
     condition = parse_condition(subject_to) if subject_to else None
-    reasons: dict[str, None] = {}
-    eligible: list[tuple[float, float, int]] = []
+    allowed, reasons = [], dict[str, None]()
     for number, row in enumerate(matrix["rows"]):
         try:
             if row.get("exploratory"):
@@ -97,23 +76,69 @@ def _choose(matrix: MatrixDocument, best: Best) -> ChoiceDocument:
                 answer = condition.answer(partial(row_figure, matrix, row))
                 if not answer.holds:
                     raise UnknownValue(answer.because or f"no combination is known to have {subject_to}")
+        except UnknownValue as error:
+            reasons[str(error)] = None
+            continue
+        allowed.append(number)
+    return allowed, list(reasons)
+
+
+def _count_hanging(matrix: MatrixDocument, best: Best, choice: ChoiceDocument, margin: float | None) -> int:
+    """How many missing cells could change the choice; 0 where none could.
+
+    The chosen row has its cells at their worst, another one has its at their best.
+    """
+    number = next((n for n, row in enumerate(matrix["rows"]) if row["combination"] == choice["combination"]), None)
+    if number is None or choice["combination"] is None:
+        return 0
+    direction, name = wanted_figure(matrix, best)
+    ends = moved(matrix, 0), moved(matrix, 1)
+    worst, better = ends if direction == "maximize" else ends[::-1]
+    rows = [worst["rows"][row] if row == number else better["rows"][row] for row in range(len(matrix["rows"]))]
+    other = _choose({**matrix, "rows": rows, "best": worst["best"]}, best, margin)["combination"]
+    if other == choice["combination"]:
+        return 0
+    concerned = [row for row in matrix["rows"] if row["combination"] in (choice["combination"], other)]
+    return sum(count_missing(matrix, [Name((name,))], row) for row in concerned)
+
+
+def _choose(matrix: MatrixDocument, best: Best, margin: float | None) -> ChoiceDocument:
+    direction, name = wanted_figure(matrix, best)
+    subject_to = best.get("subject_to")
+    allowed, because = allowed_rows(matrix, best)
+    reasons = dict.fromkeys(because)
+    eligible: list[tuple[float, float, int]] = []
+    for number in allowed:
+        row = matrix["rows"][number]
+        try:
             figure = _objective(matrix, row, name)
         except UnknownValue as error:
             reasons[str(error)] = None
             continue
         cost = _number(row["cost_per_success_usd"], missing=math.inf)
         eligible.append((figure if direction == "minimize" else -figure, cost, number))
-    chosen = _chosen(eligible, indifferent)
+    within = [found for found in eligible if _is_within(matrix["rows"][found[2]], name)]
+    cheapest = min(((cost, figure, number) for figure, cost, number in within), default=None)
+    highest = min(eligible, default=None)
+    chosen = cheapest[2] if cheapest else highest[2] if highest else None
     objective = f"{direction} {name}" + (f" subject to {subject_to}" if subject_to else "")
-    return {
-        "objective": objective + ("" if indifferent is None else f", indifferent to {indifferent:g}"),
+    choice: ChoiceDocument = {
+        "objective": objective + ("" if margin is None else f", within {margin:g} of the best"),
         "combination": None if chosen is None else matrix["rows"][chosen]["combination"],
         "because": _because(list(reasons)) if chosen is None else None,
         "left_out": len(matrix["rows"]) - len(eligible),
     }
+    if margin is not None:
+        choice["margin"], choice["within"] = margin, len(within)
+    return choice
 
 
-def _wanted(matrix: MatrixDocument, best: Best) -> tuple[str, str]:
+def _is_within(row: RowDocument, metric: str) -> bool:
+    found = row["metrics"].get(metric)
+    return bool(found and "within" in found and found["within"]["shown"])
+
+
+def wanted_figure(matrix: MatrixDocument, best: Best) -> tuple[str, str]:
     """Return whether to maximize or to minimize, and what: the metric that decides, where `best` names none."""
     if maximize := best.get("maximize"):
         return "maximize", maximize
@@ -122,17 +147,6 @@ def _wanted(matrix: MatrixDocument, best: Best) -> tuple[str, str]:
     primary = matrix["primary"]
     lower = primary is not None and matrix["metrics"][primary]["better"] == "lower"
     return "minimize" if lower else "maximize", primary or "what decides"
-
-
-def _chosen(found: list[tuple[float, float, int]], indifferent: float | None) -> int | None:
-    """Of (figure, less is better; cost; number of a row) the row to take."""
-    if not found:
-        return None
-    if indifferent is None:
-        return min(found)[2]
-    most = min(found)[0] + indifferent
-    slack = _ROUNDING * max(abs(most), abs(indifferent))
-    return min((cost, figure, number) for figure, cost, number in found if figure <= most + slack)[2]
 
 
 def _objective(matrix: MatrixDocument, row: RowDocument, name: str) -> float:

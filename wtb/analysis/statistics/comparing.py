@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 from wtb.analysis.statistics.best import Ranking, chosen_level, rank, shrunken
 from wtb.analysis.statistics.figures.class_intervals import FigureDifferences, differences, row_intervals
 from wtb.analysis.statistics.figures.row_figures import FigureRows
-from wtb.analysis.statistics.intervals import SKEWED, Floats, Interval, Z, intervals, row_blocks, skewness, wilson
+from wtb.analysis.statistics.intervals import (
+    NORMAL,
+    SKEWED,
+    Floats,
+    Interval,
+    Z,
+    intervals,
+    row_blocks,
+    skewness,
+    wilson,
+)
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT, corrected, count_of, ranges, test_columns, with_worst
 from wtb.analysis.statistics.missing.missing_cells import MissingCells
 from wtb.analysis.statistics.missing.unseen_losses import could_cancel, one_in, p_of_unseen, span_of, uneven
@@ -264,6 +274,7 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
     shares = [1.0 if is_claimed(i, row.delta, design.claimed) else design.share for i, row in enumerate(tested)]
     adjusted, hanging = corrected(tests.p, tests.at_worst, np.array(shares))
     cancelled = _unseen(scores, adjusted, deltas, design)
+    tested = [_corrected_interval(row, p) for row, p in zip(tested, adjusted.tolist(), strict=True)]
     estimates = means(scores)
     race = _Race(scores, rates, design, pairs)
     columns = (
@@ -315,6 +326,18 @@ def compare(scores: Floats, design: Design = PLAIN) -> Comparison:
         else None,
         uneven=_uneven(scores, adjusted, rates, design),
     )
+
+
+def _corrected_interval(row: Tested, p: float) -> Tested:
+    """Return a test whose interval holds 0 where the difference is not claimed. p: after corrections.
+
+    The interval is then as wide as the level of its test is small (Bonferroni at the step of Holm's correction).
+    """
+    if row.ci is None or row.p is None or row.delta is None or not p >= SIGNIFICANT or row.ci[0] <= 0 <= row.ci[1]:
+        return row
+    wider = NORMAL.inv_cdf(1 - SIGNIFICANT / 2 * min(1.0, row.p / p)) / Z if row.p > 0 else 1.0
+    low, high = (row.delta + wider * (end - row.delta) for end in row.ci)
+    return replace(row, ci=(min(low, 0.0), max(high, 0.0)))
 
 
 def _unseen(scores: Floats, adjusted: Floats, deltas: Floats, design: Design) -> list[int | None]:

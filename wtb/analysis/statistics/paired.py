@@ -22,6 +22,7 @@ from wtb.analysis.statistics.intervals import (
     ROUNDING,
     Floats,
     Interval,
+    Z,
     chunks,
     intervals,
     is_constant,
@@ -40,6 +41,7 @@ EXACT_PAIRS = 13  # 2**13 <= RESAMPLES: every flip of so few pairs can be enumer
 LIMIT_FROM, LIMIT_ALWAYS = 500, 10_000  # pairs that differ; between them it depends on how even they are
 LIMIT_EVEN = 100  # as many equal differences: from there on the limit is nearer than sampling
 SMALLEST_P = 1e-300
+ALPHA = 0.05  # of intervals, and of the tests that agree with them
 _TINY = 1e-60  # what is smaller is divided by a power of two, which is exact
 _SKEWNESS_SEEN = 1.5 * math.sqrt(6)  # 1.5 standard errors: taking out less would follow noise, and cost power
 _ROWS = 512  # rows flipped at once
@@ -116,9 +118,31 @@ def paired_tests(
     p = chance(swaps, seed, compare)
     if units is not None:
         p[counts < FEWEST] = np.nan
+    ci, p = _agreeing(found, ci, p)
     with np.errstate(invalid="ignore"):
         columns = (found, ci, p, found / spread, spread)
     return list(map(Tested, cases.tolist(), *map(defined, columns), counts.tolist()))
+
+
+def _agreeing(middle: Floats, ci: Floats, p: Floats) -> tuple[Floats, Floats]:
+    """Return intervals and p that say the same: an interval is without 0 exactly where p < 5%.
+
+    Test and interval are made in two ways, each of which holds. Where they disagree the more careful one counts.
+    """
+    p = p.copy()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        is_apart = (ci[:, 0] > 0) | (ci[:, 1] < 0)
+        half = np.where(middle > 0, middle - ci[:, 0], ci[:, 1] - middle)
+        ends = np.array([2 * NORMAL.cdf(-Z * size) if np.isfinite(size) else np.nan for size in np.abs(middle) / half])
+        is_late = (p < ALPHA) & np.isfinite(ends) & ~is_apart
+        p[is_late] = np.clip(ends[is_late], ALPHA, 1.0)
+    return with_zero(ci, (p >= ALPHA) & is_apart), p
+
+
+def with_zero(ci: Floats, which: NDArray[np.bool_]) -> Floats:
+    """Return intervals of which some are widened to hold 0."""
+    widened = np.stack([np.minimum(ci[:, 0], 0.0), np.maximum(ci[:, 1], 0.0)], axis=1)
+    return np.where(which[:, None], widened, ci)
 
 
 def _swapped(swaps: Floats, differences: Floats) -> Floats:

@@ -64,6 +64,19 @@ class MissingFigures(TypedDict):
     unseen_one_in: NotRequired[int]  # what is rarer than 1 in so many cases cannot show, and could cancel `delta`
 
 
+class WithinDocument(TypedDict):
+    """Whether a combination is within the margin of the best, if the metric has one.
+
+    `shown`: yes, no, or null while it is not shown. `behind`: by how much it is behind the best, at least and at most,
+    each right in 95% of sweeps for all combinations together. `hangs_on`: missing cells that leave it open.
+    """
+
+    margin: float
+    shown: bool | None
+    behind: Interval | None
+    hangs_on: NotRequired[int]
+
+
 class MetricEstimate(MissingFigures):
     """One combination under one metric. Undefined figures are null."""
 
@@ -82,6 +95,7 @@ class MetricEstimate(MissingFigures):
     ranks: list[int] | None  # the first and the last place that it could have
     common_mean: float | None
     bounds: Interval | None
+    within: NotRequired[WithinDocument]  # of metrics with a margin
     class_cases: NotRequired[int]  # of figures over all cells of a row: cases, or clusters, that the interval rests on
 
 
@@ -244,13 +258,18 @@ class NoiseDocument(TypedDict):
 
 
 class ChoiceDocument(TypedDict):
-    """What `best` of the sweep file chose, and how many rows were no candidates."""
+    """What `best` of the sweep file chose, and how many rows were no candidates.
+
+    margin: that of the metric, if it has one. within: how many rows are shown to be within it of the best.
+    """
 
     objective: str
     combination: Combination | None
     because: str | None
     left_out: int
     hangs_on: NotRequired[int]  # missing cells that could change the choice
+    margin: NotRequired[float]
+    within: NotRequired[int]
 
 
 class GateVerdict(TypedDict):

@@ -77,7 +77,6 @@ class Best(TypedDict, total=False):
     maximize: str | None
     minimize: str | None
     subject_to: str | None
-    indifferent: float | None
 
 
 DataFindingKind = Literal[

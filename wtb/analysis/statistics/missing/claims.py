@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import Floats, Interval
 from wtb.analysis.statistics.missing.worst_case import Claim, Pairs
-from wtb.analysis.statistics.paired import Tested, holm
+from wtb.analysis.statistics.paired import ALPHA, Tested, holm
 
-SIGNIFICANT = 0.05
+SIGNIFICANT = ALPHA
 
 
 class Tests(NamedTuple):

@@ -8,7 +8,7 @@ those that both have. Intervals hold at all times together (see `anytime`). Ther
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.comparing import ELIGIBLE, PLAIN, Comparison, Design, Estimate, Lead
+from wtb.analysis.statistics.good_enough import Standing, is_more
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT, count_of
 from wtb.analysis.statistics.missing.worst_case import Claim
@@ -29,6 +30,7 @@ Scale = tuple[float, float]
 
 # How intervals are made: exact, or in the limit of many cases.
 Method = Literal["betting", "asymptotic"]
+MOST_ROWS = 64  # which are all compared with each other while a sweep runs
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,18 @@ class Look:
         interval: how intervals are made: "betting" where the scale of scores is known, else "asymptotic"; None where
             typical differences count, of which there are none.
         behind: the best may be as much behind another combination as this; None where that is not known.
+        standings: how far each combination is behind the best, where a margin was given.
     """
 
     compared: Comparison
     cases: int
     interval: Method | None
     behind: float | None
+    standings: Sequence[Standing] = ()
 
-    def is_known(self, indifferent: float = 0.0) -> bool:
-        """Return whether no other combination is known to be better by more than `indifferent`."""
-        return self.compared.clear or (self.behind is not None and indifferent > 0 and self.behind < indifferent)
+    def is_known(self, margin: float = 0.0) -> bool:
+        """Return whether no other combination can be better by as much as `margin`."""
+        return self.compared.clear or (self.behind is not None and margin > 0 and self.behind < margin)
 
 
 def look(
@@ -60,6 +64,8 @@ def look(
     *,
     scale: Scale | None = None,
     expected: NDArray[np.bool_] | None = None,
+    margin: float | None = None,
+    over: Sequence[int] | None = None,
 ) -> Look:
     """Estimates for every row, and which could be the best of them, from what has finished by now.
 
@@ -70,6 +76,8 @@ def look(
             of a cluster follow each other, and it counts as their mean.
         scale: what no score can pass.
         expected: which cases should have a score; where it is not given, those that have any.
+        margin: the loss that does not matter, if standings are wanted.
+        over: the rows among which the best is; all by default.
     """
     done = finished_first(finished, design.units)
     seen = np.where(done, cleaned(scores), np.nan)
@@ -88,7 +96,8 @@ def look(
         for row, (n, m, mean, mean_ci, gain, gain_ci, lost) in enumerate(zip(*columns, strict=True))
     )
     compared, behind = view.race(rows, done, design.level, expected)
-    return Look(compared, int(done.all(axis=0).sum()), view.method, behind)
+    standings = () if margin is None else view.standings(compared, design.level, margin, over)
+    return Look(compared, int(done.all(axis=0).sum()), view.method, behind, standings)
 
 
 def finished_first(finished: NDArray[np.bool_], units: Units) -> NDArray[np.bool_]:
@@ -235,6 +244,36 @@ class _View:
         candidates = tuple(sorted([best, *rivals[~is_out].tolist()]))
         behind = None if np.isnan(ci).any() or hanging else max(0.0, -float(ci[:, 0].min()))
         return replace(comparison, clear=clear, candidates=candidates, lead=lead), behind
+
+    def standings(
+        self, compared: Comparison, level: float, margin: float, over: Sequence[int] | None
+    ) -> list[Standing]:
+        """Return how far each row is behind the best; of many rows, how far the best may be behind the true one."""
+        found = [Standing()] * len(self.seen)
+        ranked = [row for row, one in enumerate(compared.rows) if one.common_mean is not None]
+        ranked = [row for row in ranked if over is None or row in over]
+        if self.by == "median" or not ranked:
+            return found
+        for row in ranked if len(ranked) <= MOST_ROWS else [row for row in ranked if row == compared.best]:
+            others = [other for other in ranked if other != row]
+            if others:
+                found[row] = self._standing(row, others, compared.candidates, level, margin)
+        return found
+
+    def _standing(
+        self, row: int, others: list[int], could_be_best: Sequence[int], level: float, margin: float
+    ) -> Standing:
+        # Twice, since a claim has one side; over all rows, since any of them could be claimed.
+        gaps = self.sign * subtract(self.seen[others], self.seen[row])
+        ends = self.interval_of_differences(gaps, 2 * level / len(self.seen))
+        if np.isnan(ends).any():
+            return Standing()
+        high = max(0.0, float(ends[:, 1].max()))
+        least = [float(ends[place, 0]) for place, other in enumerate(others) if other in could_be_best]
+        low = 0.0 if row in could_be_best else min(high, max(0.0, min(least, default=0.0)))
+        within = True if not is_more(high, margin) else False if is_more(low, margin) else None
+        is_missing = self.pairs is not None and any(self.pairs.count_missing(row, other) for other in others)
+        return Standing(None if within and is_missing else within, (low, high))
 
     def _count_hanging(self, best: int, level: float) -> int:
         """How many missing cells the best hangs on where it beats every ranked row without them."""

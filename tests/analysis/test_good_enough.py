@@ -1,0 +1,163 @@
+"""Rows within a margin of the best: what is shown, what is not, and what it rests on."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from wtb.analysis.statistics import Design, Floats, compare, paired_tests
+from wtb.analysis.statistics.bounded_means import upper_bounds
+from wtb.analysis.statistics.good_enough import Standing, standings
+from wtb.analysis.statistics.missing.missing_cells import MissingCells
+from wtb.analysis.statistics.sequential.running import look
+
+SCALE = (0.0, 1.0)
+
+
+def standing(scores: Floats, margin: float = 0.05, over: list[int] | None = None, **design: object) -> list[Standing]:
+    chosen = Design(ends=SCALE, **design)  # type: ignore[arg-type]
+    found = compare(scores, chosen)
+    rows = list(range(len(scores))) if over is None else over
+    return standings(scores, chosen, margin, could_be_best=found.candidates, over=rows)
+
+
+def passing(cases: int, *failed: int) -> Floats:
+    """Rows that pass all cases but so many, each other ones."""
+    scores = np.ones((len(failed), cases))
+    for row in range(len(failed)):
+        scores[row, sum(failed[:row]) : sum(failed[: row + 1])] = 0
+    return scores
+
+
+@pytest.mark.parametrize(("successes", "cases", "end"), [(0, 60, 0.0487), (1, 100, 0.0466), (5, 200, 0.0519)])
+def test_a_bound_of_a_rate_is_that_of_clopper_and_pearson(successes: int, cases: int, end: float) -> None:
+    values = np.zeros((1, cases))
+    values[0, :successes] = 1
+    assert upper_bounds(values, np.ones(1), np.array([1.6449]))[0] == pytest.approx(end, abs=4e-4)
+
+
+def test_a_bound_of_many_values_is_that_of_students_t() -> None:
+    values = np.random.default_rng(0).random((1, 5_000))
+    half = 1.96 * values.std() / math.sqrt(5_000)
+    assert upper_bounds(values, np.ones(1), np.array([1.96]))[0] == pytest.approx(values.mean() + half, abs=3e-4)
+
+
+def test_a_bound_ignores_missing_values_and_needs_any() -> None:
+    values = np.array([[0.0, math.nan] * 50, [math.nan] * 100])
+    found = upper_bounds(values, np.ones(2), np.full(2, 1.6449))
+    assert found[0] == pytest.approx(1 - 0.05 ** (1 / 50), abs=5e-4)
+    assert math.isnan(found[1])
+
+
+def test_rows_that_always_agree_are_within_the_margin_only_if_cases_are_enough() -> None:
+    """A loss in 1 of 20 cases does not show in 30 of them."""
+    assert [one.within for one in standing(np.ones((2, 30)))] == [None, None]
+    assert [one.within for one in standing(np.ones((2, 80)))] == [True, True]
+
+
+def test_a_row_far_behind_is_not_good_enough_and_the_best_is() -> None:
+    best, near, far = standing(passing(400, 20, 36, 160))
+    assert (best.within, far.within) == (True, False)
+    assert near.within is None, "it may be behind by more than 0.05"
+    assert far.behind is not None
+    assert 0.05 < far.behind[0] < 0.35 < far.behind[1]
+    assert best.behind is not None
+    assert best.behind[0] == 0
+
+
+def test_the_best_of_few_cases_is_not_shown_to_be_good_enough() -> None:
+    """Nobody knows that it is the best: another row may be better by more than the margin."""
+    assert [one.within for one in standing(passing(20, 2, 3))] == [None, None]
+
+
+def test_where_lower_is_better_gaps_are_the_other_way_around() -> None:
+    cheap, dear = standing(1 - passing(400, 0, 200), better="lower")
+    assert (cheap.within, dear.within) == (True, False)
+
+
+def test_the_best_is_one_of_the_rows_that_are_allowed() -> None:
+    scores = passing(400, 0, 200, 200)
+    assert [one.within for one in standing(scores)] == [True, False, False]
+    assert [one.within for one in standing(scores[[0, 1, 1]], over=[1, 2])] == [None, True, True]
+
+
+def test_a_row_that_lacks_many_cases_is_not_shown_to_be_anything() -> None:
+    scores = passing(400, 0, 0)
+    scores[1, :40] = np.nan
+    assert standing(scores, missing=MissingCells.of(scores))[1] == Standing()
+
+
+def test_what_missing_cells_could_change_is_not_shown() -> None:
+    scores = passing(400, 0, 0)
+    scores[1, :18] = np.nan
+    first, second = standing(scores, missing=MissingCells.of(scores))
+    assert first.within is True
+    assert (second.within, second.hangs_on) == (None, 18)
+    assert standing(scores)[1].within is True
+
+
+def test_clusters_count_once() -> None:
+    scores = np.ones((2, 400))
+    assert standing(scores)[1].within is True
+    assert standing(scores, units=np.repeat(np.arange(20), 20))[1].within is None
+
+
+def test_what_earlier_looks_used_up_is_not_used_again() -> None:
+    scores = np.ones((2, 65))
+    assert standing(scores)[1].within is True
+    assert standing(scores, share=0.1)[1].within is None
+
+
+def test_medians_have_no_bounds() -> None:
+    assert standing(passing(400, 0, 200), by="median") == [Standing(), Standing()]
+
+
+def test_more_rows_take_more_cases_and_those_far_behind_do_not_count() -> None:
+    scores = passing(600, *([4] * 40))
+    far = np.concatenate([scores[:2], np.zeros((38, 600))])
+    few, many, with_far = (standing(one)[1].behind for one in (scores[:2], scores, far))
+    assert few is not None
+    assert many is not None
+    assert with_far is not None
+    assert few[1] < many[1]
+    assert with_far[1] == pytest.approx(few[1], abs=0.002)
+
+
+def test_before_the_end_intervals_hold_at_any_look() -> None:
+    scores = passing(1_000, 0, 0, 500)
+    finished = np.ones(scores.shape, dtype=np.bool_)
+    found = look(scores, finished, Design(ends=SCALE), scale=SCALE, margin=0.05).standings
+    assert [one.within for one in found] == [True, True, False]
+    early = look(scores, np.cumsum(finished, axis=1) <= 60, Design(ends=SCALE), scale=SCALE, margin=0.05).standings
+    assert early[0].within is None
+    assert look(scores, finished, scale=SCALE).standings == ()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("kind", ["rates", "graded", "skewed"])
+def test_an_interval_holds_0_exactly_where_p_is_at_least_5_percent(seed: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    if kind == "rates":
+        differences = rng.choice([-1.0, 0.0, 1.0], p=[0.05, 0.8, 0.15], size=(60, 60))
+    elif kind == "graded":
+        differences = 0.25 * rng.choice([-1.0, 0.0, 1.0, 2.0], p=[0.2, 0.5, 0.2, 0.1], size=(60, 40))
+    else:
+        differences = rng.exponential(size=(60, 40)) - 0.75
+    found = paired_tests(differences, rates=kind == "rates")
+    for one in found:
+        assert one.p is not None
+        assert one.ci is not None
+        assert (one.ci[0] > 0 or one.ci[1] < 0) == (one.p < 0.05)
+    assert 5 < sum(one.p < 0.05 for one in found if one.p is not None) < 60
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_interval_contradicts_a_corrected_p(seed: int) -> None:
+    scores = (np.random.default_rng(seed).random((12, 80)) < np.linspace(0.6, 0.85, 12)[:, None]).astype(float)
+    found = compare(scores, Design(baseline=0, ends=SCALE)).rows[1:]
+    for one in found:
+        assert one.delta_ci is not None
+        assert one.p_adjusted is not None
+        assert (one.delta_ci[0] > 0 or one.delta_ci[1] < 0) == (one.p_adjusted < 0.05)

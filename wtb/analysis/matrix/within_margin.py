@@ -1,0 +1,70 @@
+"""Whether rows are within a margin of the best, by the metrics that have one: what is added to the rows of a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wtb.analysis.interim import View
+from wtb.analysis.matrix.selection import allowed_rows, wanted_figure
+from wtb.analysis.scores import ScoreTable
+from wtb.analysis.statistics import Comparison, Design
+from wtb.analysis.statistics.good_enough import Standing, standings
+from wtb.core.scoring.scales import Scale
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument, WithinDocument
+    from wtb.core.tree.stored_spec import Best
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The rows under one metric as they were compared.
+
+    Attributes:
+        table: Their scores.
+        design: How they were compared.
+        found: What came of it.
+        scale: What no score can pass before the end.
+        seen: What a look before the end may see; None at the end.
+    """
+
+    table: ScoreTable
+    design: Design
+    found: Comparison
+    scale: Scale | None
+    seen: View | None
+
+    def standings(self, margin: float, over: Sequence[int]) -> Sequence[Standing]:
+        """Return how far each row is behind the best of some. margin: the loss that does not matter."""
+        scores = self.table.scores
+        if self.seen is not None:
+            look = self.seen.look(scores, self.table.cases, self.design, self.scale, margin=margin, over=over)
+            return look.standings
+        return standings(scores, self.design, margin, could_be_best=self.found.candidates, over=over)
+
+
+def add_standings(matrix: MatrixDocument, best: Best, margins: Mapping[str, float], by: Mapping[str, Compared]) -> None:
+    """Add to each row whether it is within the margins of the best of those that `best` of the sweep file allows.
+
+    Args:
+        matrix: The matrix, which is changed.
+        best: That of the sweep file, empty if there is none.
+        margins: By metric the loss that does not matter.
+        by: The rows as they were compared, by metric.
+    """
+    about = wanted_figure(matrix, best)[1]
+    for metric, margin in margins.items():
+        allowed, _ = allowed_rows(matrix, best if metric == about else {})
+        planned = [row for row in allowed if row < len(by[metric].table.scores)]
+        for row, standing in zip(matrix["rows"], by[metric].standings(margin, planned), strict=False):
+            behind = standing.behind
+            document: WithinDocument = {
+                "margin": margin,
+                "shown": standing.within,
+                "behind": None if behind is None else [*behind],
+            }
+            if standing.hangs_on:
+                document["hangs_on"] = standing.hangs_on
+            row["metrics"][metric]["within"] = document
