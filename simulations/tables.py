@@ -38,6 +38,9 @@ OVERVIEW = (
         ("as many cases as are said settle it, if the leads are real",),
     ),
     ("the cases that a margin asks for show it", ("as many cases as are planned show that no row lost its margin",)),
+    ("good enough: yes, although it is not", ("good enough: yes, although it is not",)),
+    ("good enough: no, although it is", ("good enough: no, although it is",)),
+    ("good enough: yes, and it is", ("good enough: yes, and it is",)),
     (
         "false alarms over equal inputs under several ids",
         ("a difference is seen between equal rows over equal inputs",),

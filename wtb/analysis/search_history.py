@@ -96,7 +96,7 @@ class Ledger:
 
     def tried(self, metric: str) -> Tried:
         """Return what counts for a metric."""
-        shared = [one for one in self._shared if one.look.sweep_id in self._scored(metric)]
+        shared = self._counted(metric)
         new = len(self._mine)
         each = [EarlierLook(one.share, one.look.cases, len(one.look.combinations)) for one in shared]
         before = count_before(each, new)
@@ -113,6 +113,19 @@ class Ledger:
             frozenset(self._best(metric, shared)),
             partial(share_of_next, each, self._look.cases, new) if self._look else None,
         )
+
+    def within(self, metric: str, margin: float) -> frozenset[int]:
+        """Return the rows that an earlier look showed to be within a margin of the best of all of these."""
+        claims = self._claims(metric, self._wide(self._counted(metric)))
+        return frozenset(row for row, key in enumerate(self._rows) if (way_within(margin), key) in claims)
+
+    def _counted(self, metric: str) -> list[_Shared]:
+        scored = self._scored(metric)
+        return [one for one in self._shared if one.look.sweep_id in scored]
+
+    def _wide(self, shared: Sequence[_Shared]) -> list[_Shared]:
+        """Return the looks that compared all rows of this sweep."""
+        return [one for one in shared if self._mine <= set(one.look.combinations)]
 
     def share_of_one_more(self, metric: str) -> float:
         """Return the part of the level that a combination may use which is tried after all of these."""
@@ -176,8 +189,7 @@ class Ledger:
         }
 
     def _best(self, metric: str, shared: Sequence[_Shared]) -> set[int]:
-        wide = [one for one in shared if self._mine <= set(one.look.combinations)]
-        claims = self._claims(metric, wide)
+        claims = self._claims(metric, self._wide(shared))
         return {row for row, key in enumerate(self._rows) if (BEST, key) in claims}
 
     def _claims(self, metric: str, shared: Sequence[_Shared]) -> set[tuple[str, str]]:
@@ -218,6 +230,11 @@ def _digests(sketch: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(sketch, dtype=">u8").astype(np.uint64)
 
 
+def way_within(margin: float) -> str:
+    """Return the name of the claim that a row is within a margin of the best."""
+    return f"within {margin:g}"
+
+
 def claims_of(matrix: MatrixDocument, keys: Sequence[str]) -> list[Claim]:
     """Return the differences that a matrix shows.
 
@@ -233,6 +250,8 @@ def claims_of(matrix: MatrixDocument, keys: Sequence[str]) -> list[Claim]:
             shown = p < SIGNIFICANT if p is not None else excludes_zero and matrix["figures"] == "anytime"
             if key and delta and shown:
                 claims.append((name, GAIN if delta > 0 else LOSS, key))
+            if (within := figures.get("within")) and within["shown"]:
+                claims.append((name, way_within(within["margin"]), key))
     by_choice = {tuple(row["combination"].items()): key for key, row in zip(keys, matrix["rows"], strict=False)}
     for name, best in matrix["best"].items():
         if best["clear"] and not best["unranked"] and best["combination"] is not None:

@@ -394,8 +394,10 @@ def width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def render_matrix(document: JudgedMatrixDocument, format: options.MatrixFormat, output: Path | None) -> str:
-    """The matrix in a format."""
+def render_matrix(
+    document: JudgedMatrixDocument, format: options.MatrixFormat, output: Path | None, *, warnings: bool = False
+) -> str:
+    """The matrix in a format. warnings: with all of them, in a table."""
     if format is options.MatrixFormat.json:
         from wtb.display.json_text import as_json
 
@@ -403,7 +405,7 @@ def render_matrix(document: JudgedMatrixDocument, format: options.MatrixFormat, 
     if format is options.MatrixFormat.table:
         from wtb.display.matrix.table import render
 
-        return render(document, width(), color=output is None and sys.stdout.isatty())
+        return render(document, width(), output is None and sys.stdout.isatty(), warnings=warnings)
 
     module, function = _RENDERERS[format.value]
     return str(getattr(import_module(module), function)(document))

@@ -10,17 +10,20 @@ from numpy.typing import NDArray
 from wtb.analysis import interim
 from wtb.analysis.headings import sweep_heading
 from wtb.analysis.scores import Scores
-from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics import Design, Floats
 from wtb.analysis.statistics.figures.class_intervals import differences as differences_of
+from wtb.analysis.statistics.good_enough import standings
 from wtb.analysis.statistics.paired import Tested, paired_tests, subtract
 from wtb.analysis.statistics.power.pairs import detectable, larger
 from wtb.core.errors import InputError
+from wtb.planning.metric_names import margins_of
 from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
 from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import CasePair, PairedRow, PairedTest, RowComparisonDocument
+    from wtb.core.documents.matrix import WithinDocument
 
 VERSION: Final = 1
 
@@ -68,7 +71,7 @@ def compare_two_rows(
     shown = pair.scores if measure.figure is None else _shown(scores, metric, (row, other), pair.cases)
     gains = subtract(shown[:1], shown[1:])[0, both] * design.sign
     middle = np.median if measure.compare == "median" else np.mean
-    return {
+    document: RowComparisonDocument = {
         "version": VERSION,
         "sweep": sweep_heading(sweep),
         "metric": metric,
@@ -87,6 +90,26 @@ def compare_two_rows(
         "cases": _cases(database, sweep, (row, other), _Paired(pair.cases[both], shown[:, both], gains), limit),
         "more": max(0, int(both.sum()) - limit),
     }
+    margin = margins_of(sweep.spec, scores.measures).get(metric)
+    if margin is not None:
+        document["within"] = _within(pair.scores, design, margin) if why is None else _unknown(margin)
+    return document
+
+
+def _within(scores: Floats, design: Design, margin: float) -> WithinDocument:
+    """Return whether the first of two rows is behind the second by no more than a margin."""
+    both = [number for number, row in enumerate(scores) if np.isfinite(row).any()]
+    (standing, *_) = standings(scores, design, margin, could_be_best=[1], over=both)
+    found: WithinDocument = {**_unknown(margin), "shown": standing.within}
+    if standing.behind is not None:
+        found["behind"] = list(standing.behind)
+    if standing.hangs_on:
+        found["hangs_on"] = standing.hangs_on
+    return found
+
+
+def _unknown(margin: float) -> WithinDocument:
+    return {"margin": margin, "shown": None, "behind": None}
 
 
 def _shown(scores: Scores, metric: str, rows: tuple[int, int], cases: NDArray[np.int64]) -> Floats:

@@ -10,11 +10,13 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
 from wtb.analysis import interim
+from wtb.analysis.decision import decide
 from wtb.analysis.failure_causes import causes
 from wtb.analysis.headings import sweep_heading
 from wtb.analysis.judges.models import models_of_judges
@@ -164,6 +166,7 @@ def _is_current(kept: MatrixDocument, sweep: SweepRow) -> bool:
         "slices",
         "noise",
         "primary",
+        "decision",
     } <= kept.keys()
     return (
         kept["version"] == VERSION
@@ -220,25 +223,38 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     margins = {name: margin for name, margin in margins_of(sweep.spec, scored.measures).items() if name in compared}
     add_standings(matrix, best or {}, margins, compared)
     matrix["choice"] = choose(matrix, best, margins.get(wanted_figure(matrix, best)[1])) if best else None
-    warned += hanging_choice(matrix["choice"])
-    uneven = [*_uneven(matrix), *bounds_that_matter(matrix)] if seen is None else []
+    matrix["decision"] = decide(matrix, best or {}, margins.get(wanted_figure(matrix, best or {})[1]))
     about_costs = cost_warnings(scored.unknown_costs, sweep.spec.get("limits", {}).get("usd"), ended=has_ended)
-    matrix["warnings"] = [
+    decisive = [
         *_warnings(database, sweep, counts, errors),
-        *_answered(matrix["provider"]),
         *_lost_scores(matrix["provider"], sweep_id),
         *_mixed(runs.counts),
         *about_costs,
-        *uneven,
+        *failures_counted(scored),
+        *hanging_choice(matrix["choice"]),
+        *(bounds_that_matter(matrix) if seen is None else []),
+        *_not_as_submitted(sweep, matrix),
+    ]
+    matrix["decision"]["warnings"] = len(decisive)
+    matrix["warnings"] = [
+        *decisive,
+        *_answered(matrix["provider"]),
+        *(_uneven(matrix) if seen is None else []),
         *warned,
     ]
+    return matrix
+
+
+def _not_as_submitted(sweep: SweepRow, matrix: MatrixDocument) -> list[str]:
+    """Warn of another baseline than the sweep's own, and of cells that a person edited and that are left out."""
+    found = []
     if matrix["baseline"] != sweep.spec.get("baseline_row"):
-        matrix["warnings"].append(_chosen_baseline(sweep, matrix["baseline"] or {}))
+        found.append(_chosen_baseline(sweep, matrix["baseline"] or {}))
     if left_out := matrix["edited_left_out"]:
         one = left_out == 1
         kept_out = "1 edited cell is" if one else f"{left_out:,} edited cells are"
-        matrix["warnings"].append(f"{kept_out} left out: a person changed {'its' if one else 'their'} state")
-    return matrix
+        found.append(f"{kept_out} left out: a person changed {'its' if one else 'their'} state")
+    return found
 
 
 def _provider(database: Database, sweep_id: str, scored: Scores, cells: int, *, has_failed: bool) -> ProviderDocument:
@@ -334,7 +350,7 @@ def _rows(
         design = designs[name] = _design(scored, name, table, tried[name])
         scale = interim.bounds(name, measure, sweep.spec)
         compared, interval = _compared(table, design, scale, seen)
-        by[name] = Compared(table, design, compared, scale, seen)
+        by[name] = Compared(table, design, compared, scale, seen, partial(ledger.within, name))
         if name == primary:
             units = table.count_units()
             if seen is None:
@@ -377,7 +393,7 @@ def _rows(
         "slices": sliced,
         "noise": noise,
     }
-    warned = [*data_found(sweep.spec), *cases_without_expected(scored), *failures_counted(scored), *warnings]
+    warned = [*data_found(sweep.spec), *cases_without_expected(scored), *warnings]
     return figures, warned, by
 
 
@@ -615,8 +631,8 @@ def _uneven(matrix: MatrixDocument) -> list[str]:
     for (fewer, least, most), metrics in found.items():
         which = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
         sentences.append(
-            f"{which} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}): "
-            "means are not over the same cases, differences are"
+            f"{which} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}), "
+            "so means cover different cases: use the Δ column, which is paired"
         )
     return sentences
 

@@ -117,7 +117,7 @@ def _choose(matrix: MatrixDocument, best: Best, margin: float | None) -> ChoiceD
             continue
         cost = _number(row["cost_per_success_usd"], missing=math.inf)
         eligible.append((figure if direction == "minimize" else -figure, cost, number))
-    within = [found for found in eligible if _is_within(matrix["rows"][found[2]], name)]
+    within = [found for found in eligible if is_within(matrix["rows"][found[2]], name)]
     cheapest = min(((cost, figure, number) for figure, cost, number in within), default=None)
     highest = min(eligible, default=None)
     chosen = cheapest[2] if cheapest else highest[2] if highest else None
@@ -133,7 +133,8 @@ def _choose(matrix: MatrixDocument, best: Best, margin: float | None) -> ChoiceD
     return choice
 
 
-def _is_within(row: RowDocument, metric: str) -> bool:
+def is_within(row: RowDocument, metric: str) -> bool:
+    """Return whether a row is shown to be within the margin of the best."""
     found = row["metrics"].get(metric)
     return bool(found and "within" in found and found["within"]["shown"])
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from wtb.analysis.interim import View
@@ -28,6 +28,7 @@ class Compared:
         found: What came of it.
         scale: What no score can pass before the end.
         seen: What a look before the end may see; None at the end.
+        known: Returns the rows that an earlier look showed to be within a margin.
     """
 
     table: ScoreTable
@@ -35,6 +36,7 @@ class Compared:
     found: Comparison
     scale: Scale | None
     seen: View | None
+    known: Callable[[float], frozenset[int]]
 
     def standings(self, margin: float, over: Sequence[int]) -> Sequence[Standing]:
         """Return how far each row is behind the best of some. margin: the loss that does not matter."""
@@ -42,7 +44,8 @@ class Compared:
         if self.seen is not None:
             look = self.seen.look(scores, self.table.cases, self.design, self.scale, margin=margin, over=over)
             return look.standings
-        return standings(scores, self.design, margin, could_be_best=self.found.candidates, over=over)
+        design = replace(self.design, known_within=self.known(margin))
+        return standings(scores, design, margin, could_be_best=self.found.candidates, over=over)
 
 
 def add_standings(matrix: MatrixDocument, best: Best, margins: Mapping[str, float], by: Mapping[str, Compared]) -> None:

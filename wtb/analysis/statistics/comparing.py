@@ -74,6 +74,7 @@ class Design:
         claimed: (row, sign of its difference) shown by an earlier look. To show it again is no new claim: if it was
             wrong, it is wrong once.
         known_best: rows that an earlier look found better than all of these.
+        known_within: rows that an earlier look showed to be within the same margin of the best of all of these.
         figure: the cells of the rows, where scores are contributions to a figure over all cells of a row.
         ends: the lowest and the highest score that there can be, which no interval exceeds.
         missing: the cells that should have a score and have none, which a claim has to survive at their worst.
@@ -89,6 +90,7 @@ class Design:
     share_of_next: Callable[[int], float] | None = None
     claimed: Claimed = frozenset()
     known_best: frozenset[int] = frozenset()
+    known_within: frozenset[int] = frozenset()
     figure: FigureRows | None = None
     ends: Interval | None = None
     missing: MissingCells | None = None

@@ -69,6 +69,9 @@ def standings(
     race = _Race(design.sign * scores[ranked][:, kept], units, margin, _span(scores, design))
     level = design.level
     most = race.most_behind(level)
+    known = [place for place, row in enumerate(ranked) if row in design.known_within]
+    if known and level < (whole := SIGNIFICANT / design.metrics):
+        most[known] = race.most_behind(whole)[known]
     best = [ranked.index(row) for row in could_be_best if row in ranked]
     least = race.least_behind(level / 2, best)
     for place, row in enumerate(ranked):

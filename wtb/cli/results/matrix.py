@@ -54,6 +54,9 @@ def matrix(
             help="The row from which differences are taken, by its number, in place of what the sweep says.",
         ),
     ] = None,
+    warnings: Annotated[
+        bool, typer.Option("--warnings", help="Show all warnings, also those that cannot change the decision.")
+    ] = False,
     open_it: options.Open = False,
     db: options.Db = None,
     format: options.ShowMatrix = options.MatrixFormat.table,
@@ -70,7 +73,7 @@ def matrix(
     document = open_backend(db).call(
         operations.matrix, ref, edited=edited, on_failure=_number_or_text(on_failure), baseline=baseline
     )
-    put(render_matrix(document, format, output), output)
+    put(render_matrix(document, format, output, warnings=warnings), output)
     if open_it:
         chosen = "" if baseline is None else f"?baseline={baseline}"
         open_page(f"/sweeps/{document['sweep']['id']}{chosen}", db)

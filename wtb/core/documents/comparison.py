@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.documents.common import Better, Combination, Interval, SweepHeading, SweepStatus
-from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, Verdict
+from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, Verdict, WithinDocument
 
 TELLING = 20  # cases that tell most of two rows, where nobody says how many
 
@@ -330,6 +330,7 @@ class PairedTest(TypedDict):
     p: float | None
     effect: float | None
     detectable: float | None
+    within: NotRequired[WithinDocument]  # whether the row is as good as the other one, if the metric has a margin
 
 
 class RowComparisonDocument(PairedTest):

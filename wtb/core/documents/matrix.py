@@ -18,6 +18,7 @@ from wtb.core.documents.common import (
 from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.unknown_costs import UnknownCost
 
+Basis = Literal["within", "best", "leads", "not shown", "only", "figure"]
 Verdict = Literal["worse", "better", "same", "not worse", "unclear", "cannot tell"]
 
 
@@ -272,6 +273,45 @@ class ChoiceDocument(TypedDict):
     within: NotRequired[int]
 
 
+class DecisionDocument(TypedDict):
+    """The combination to ship, what it rests on, and what would make it surer.
+
+    Attributes:
+        objective: What is looked for, such as `maximize contains subject to cost_usd < 0.002`.
+        metric: The metric that decides; null if it is a figure such as `cost_usd`.
+        margin: The loss of it that does not matter, if the sweep has one.
+        combination: The recommended combination, null if there is none; then `because` is why.
+        basis: `within`: the cheapest that is shown to be within the margin of the best. `best`: it beats every other.
+            `leads`: it has the best figure, and others could be the best. `not shown`: the same, and none is shown to
+            be within the margin. `only`: there is no other to compare it with. `figure`: no metric is compared.
+        ties: The others between which the figures do not decide: within the margin, or could be the best, too.
+        is_cheapest: Whether none of these costs less; null if costs are not known.
+        behind: By how much it is behind the best at most, and at least.
+        cases: Over how many cases rows are compared.
+        cases_needed: About how many in all would show which is the best, if the lead is real; null if unknown.
+        is_final: Whether the sweep has come to its end.
+        warnings: How many of the matrix's warnings, the first ones, could change the decision.
+    """
+
+    objective: str
+    metric: str | None
+    margin: float | None
+    combination: Combination | None
+    because: str | None
+    basis: Basis | None
+    ties: list[Combination]
+    is_cheapest: bool | None
+    mean: float | None
+    ci: Interval | None
+    behind: Interval | None
+    cost_usd: float | None
+    latency_s: float | None
+    cases: int
+    cases_needed: int | None
+    is_final: bool
+    warnings: int
+
+
 class GateVerdict(TypedDict):
     """Whether a gate holds (null: undecided), and why; `verdict` where it is on a baseline."""
 
@@ -316,6 +356,7 @@ class MatrixFigures(TypedDict):
     clusters: int | None
     slices: SlicesDocument | None
     noise: NoiseDocument | None
+    decision: NotRequired[DecisionDocument]
 
 
 class MatrixDocument(MatrixFigures):

@@ -44,6 +44,9 @@ _COLUMNS = (
     "latency_p50_s",
     "latency_p95_s",
     "exploratory",
+    "within",
+    "behind_low",
+    "behind_high",
 )
 
 
@@ -93,8 +96,13 @@ def _values(document: MatrixDocument, row: RowDocument, metric: str | None) -> d
     low, high = found.get("ci") or (None, None)
     delta_low, delta_high = found.get("delta_ci") or (None, None)
     best = summary.is_best(document, row, metric)
+    within = found.get("within")
+    behind_low, behind_high = (within and within["behind"]) or (None, None)
     return {
         **values,
+        "within": None if within is None else summary.within_words(within),
+        "behind_low": behind_low,
+        "behind_high": behind_high,
         "metric": metric,
         "better": summary.better(document, metric),
         "n": found["n"],

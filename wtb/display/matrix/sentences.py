@@ -46,20 +46,7 @@ def unscored(document: MatrixDocument) -> str:
 
 
 def answer(document: MatrixDocument, metric: str) -> str:
-    """One sentence: which combination is best by the metric, or why none can be named.
-
-    After that of the first metric comes the combination that `best` of the sweep file asks for, where there is one.
-    """
-    sentence = _answer(document, metric)
-    choice = document["choice"]
-    if not choice or metric != summary.metric_names(document)[0]:
-        return sentence
-    chosen = next((row for row in document["rows"] if row["combination"] == choice["combination"]), None)
-    found = f"no combination, {printable(choice['because'])}" if chosen is None else _called(document, chosen)
-    return f"{sentence} To {printable(choice['objective'])}: {found}."
-
-
-def _answer(document: MatrixDocument, metric: str) -> str:
+    """One sentence: which combination is best by the metric, or why none can be named."""
     scored = [row for row in summary.ranked(document, metric) if summary.estimate(row, metric).get("mean") is not None]
     name, best = printable(metric), document["best"].get(metric)
     name += " (exploratory)" if summary.is_exploratory(document, metric) else ""
@@ -188,8 +175,8 @@ def _settled(document: MatrixDocument, metric: str) -> str:
     if best["cases_needed"] is None:
         return f" {real}, settling it takes more cases than can be run."
     cases, cases_if_half = best["cases_needed"]
-    more = "more than can be run" if cases_if_half is None else f"{_rounded_up(cases_if_half):,}"
-    return f" {real}, about {_rounded_up(cases or 0):,} cases settle it (80%); if {half}, {more}."
+    more = "more than can be run" if cases_if_half is None else f"{rounded_up(cases_if_half):,}"
+    return f" {real}, about {rounded_up(cases or 0):,} cases settle it (80%); if {half}, {more}."
 
 
 def _at_stake(document: MatrixDocument, metric: str) -> str:
@@ -206,7 +193,7 @@ def _at_stake(document: MatrixDocument, metric: str) -> str:
     return f" The candidates differ by at most {most}: if that does not matter, ship any of them{cheapest}."
 
 
-def _rounded_up(count: int) -> int:
+def rounded_up(count: int) -> int:
     """To two figures."""
     step = int(10 ** max(0, len(str(count)) - 2))
     return math.ceil(count / step) * step

@@ -39,6 +39,8 @@ def columns(
     for metric in metrics:
         header = f"{metric} {summary.arrow(document, metric)}{'' if brief else ' (95% interval)'}"
         shown.append((header, [_mean(document, row, metric) for row in rows]))
+        if (margin := summary.margin_of(document, metric)) is not None:
+            shown.append((f"within {margin:g} of the best", [_within(row, metric) for row in rows]))
     if document["baseline"] is not None and metrics:
         estimates = [summary.estimate(row, metrics[0]) for row in rows]
         digits = figures.decimals(document, metrics[0])
@@ -55,6 +57,11 @@ def columns(
 def _mean(document: MatrixDocument, row: RowDocument, metric: str) -> str:
     found, digits = summary.estimate(row, metric), figures.decimals(document, metric)
     return figures.number(found.get("mean"), digits) + interval(found.get("ci"), digits)
+
+
+def _within(row: RowDocument, metric: str) -> str:
+    within = summary.estimate(row, metric).get("within")
+    return texts.MISSING if within is None else summary.within_words(within)
 
 
 def interval(ci: Sequence[float] | None, digits: int) -> str:

@@ -15,7 +15,7 @@ from wtb.core.texts import money, printable
 if TYPE_CHECKING:
     from wtb.core.documents.common import Better
     from wtb.core.documents.comparison import ComparedCell, ComparedRow, ComparisonDocument
-    from wtb.core.documents.matrix import MatrixDocument, MetricEstimate, RowDocument
+    from wtb.core.documents.matrix import MatrixDocument, MetricEstimate, RowDocument, WithinDocument
 
 
 ARROWS = {"higher": "↑", "lower": "↓"}
@@ -192,7 +192,8 @@ def mark(document: MatrixDocument, row: RowDocument, metric: str) -> str:
         return "★ best"
     if best["rival"] is None:
         return ""
-    return "☆ leads" if is_named_best(document, row, metric) else "☆"
+    # Of rows that are alike none leads.
+    return "☆ leads" if is_named_best(document, row, metric) and (best["lead"] or 0) > 0 else "☆"
 
 
 def star(document: MatrixDocument, row: RowDocument, metric: str) -> str:
@@ -207,6 +208,17 @@ def is_sure(document: MatrixDocument, found: MetricEstimate) -> bool:
     if p is not None:
         return bool(p < SIGNIFICANT)
     return is_running(document) and ci is not None and not ci[0] <= 0 <= ci[1]
+
+
+def margin_of(document: MatrixDocument, metric: str) -> float | None:
+    """The margin of a metric; None without one."""
+    found = next((within for row in document["rows"] if (within := estimate(row, metric).get("within"))), None)
+    return None if found is None else found["margin"]
+
+
+def within_words(within: WithinDocument) -> str:
+    """Whether a row is within the margin of the best: `yes`, `no` or `not shown`."""
+    return "not shown" if within["shown"] is None else "yes" if within["shown"] else "no"
 
 
 def is_running(document: MatrixDocument) -> bool:

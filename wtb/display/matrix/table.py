@@ -16,7 +16,7 @@ from rich.text import Text
 from wtb.core import texts
 from wtb.core.texts import cut_one
 from wtb.display import failure_causes
-from wtb.display.matrix import columns, figures, gates, people, sentences, summary
+from wtb.display.matrix import columns, figures, gates, people, recommendation, sentences, summary
 from wtb.display.matrix.columns import Column
 
 if TYPE_CHECKING:
@@ -27,13 +27,14 @@ _HEADER_MOST = 14
 Shown = tuple[list["RowDocument"], list[Column], int]
 
 
-def render(document: MatrixDocument, width: int = 80, color: bool = False) -> str:
+def render(document: MatrixDocument, width: int = 80, color: bool = False, *, warnings: bool = False) -> str:
     """The matrix as text.
 
     Args:
         document: The matrix.
         width: Columns of the terminal.
         color: Use ANSI colours.
+        warnings: Show all warnings; by default those that could change the decision, and how many more there are.
 
     Returns:
         Lines of at most `width` columns.
@@ -49,17 +50,22 @@ def render(document: MatrixDocument, width: int = 80, color: bool = False) -> st
     sweep, metrics = document["sweep"], summary.metric_names(document)
     with console.capture() as capture:
         console.print(Text(texts.printable(f"{sweep['name']} ({sweep['status']})"), style="bold"))
-        clear = [metric in document["best"] and document["best"][metric]["clear"] for metric in metrics]
-        for answer, is_clear in zip_longest(sentences.answers(document), clear):
-            console.print(Text(answer, style="green" if is_clear else ""))
+        for number, line in enumerate(recommendation.lines(document)):
+            console.print(Text(line, style="bold" if number == 0 else ""))
         for gate, line in zip(gates.found_in(document), gates.lines(gates.found_in(document)), strict=True):
             console.print(Text(line, style="green" if gate["holds"] else "bold red"))
         if document["rows"]:
             _print_tables(console, document, metrics)
+        clear = [metric in document["best"] and document["best"][metric]["clear"] for metric in metrics]
+        for answer, is_clear in zip_longest(sentences.answers(document), clear):
+            console.print(Text(answer, style="green" if is_clear else ""))
         for line in people.lines(document):
             console.print(Text(line))
-        for warning in document["warnings"]:
+        visible, more = recommendation.warnings(document, all_of_them=warnings)
+        for warning in visible:
             console.print(Text(f"Warning: {texts.printable(warning)}", style="yellow"))
+        if more:
+            console.print(Text(more, style="yellow"))
         for sentence in [*map(texts.printable, document.get("effects", [])), *sentences.closing(document)]:
             console.print(Text(sentence))
         for line in failure_causes.lines(document["failures"], sweep["id"], apart=True):
@@ -163,6 +169,7 @@ def _of_one(document: MatrixDocument, rows: list[RowDocument], metric: str | Non
         cells = ["" if half is None else f"±{figures.number(half, digits)}" for half in halves]
         legend = "±: half the width of the mean's 95% interval."
         shown.append(Column("±", cells, columns.INTERVAL, legend=legend))
+    shown += _within(document, rows, metric)
     shown += _differences(document, rows, metric)
     if any(each.get("p_adjusted") is not None for each in estimates):
         tested = [each.get("p_adjusted") for each in estimates]
@@ -186,7 +193,7 @@ def _of_several(
         legend = "★ best, ☆ could be best."
         cells = [mark + mean for mark, mean in zip(marks, means, strict=True)]
         shown.append(Column(_header(document, metric), cells, legend=legend))
-        shown += _differences(document, rows, metric, starred=True)
+        shown += [*_within(document, rows, metric), *_differences(document, rows, metric, starred=True)]
     return [*shown, *(_spent(document, rows) if spent else [])]
 
 
@@ -205,6 +212,17 @@ def _differences(
     of = f" of {texts.printable(metric)}" if summary.is_typical(document, metric) else ""
     legend = f"Δ{of}: {difference}" + (f", * where {summary.sure_words(document)}." if starred and not of else ".")
     return [Column("Δ" + " " * starred, cells, legend=legend)]
+
+
+def _within(document: MatrixDocument, rows: list[RowDocument], metric: str) -> list[Column]:
+    """The column that shows which rows are within the margin of the best; none without a margin."""
+    margin = summary.margin_of(document, metric)
+    if margin is None:
+        return []
+    found = [summary.estimate(row, metric).get("within") for row in rows]
+    cells = ["" if one is None or one["shown"] is None else summary.within_words(one) for one in found]
+    legend = f"≤{margin:g}: shown to be within {margin:g} of the best by {_name(metric)}, or not; else not shown yet."
+    return [Column(f"≤{margin:g}", cells, columns.INTERVAL, legend=legend)]
 
 
 def _counts(document: MatrixDocument, rows: list[RowDocument]) -> list[Column]:

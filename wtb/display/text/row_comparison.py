@@ -11,6 +11,7 @@ from wtb.display.tables import grid
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import PairedRow, RowComparisonDocument
+    from wtb.core.documents.matrix import WithinDocument
 
 
 def two_rows(document: RowComparisonDocument, width: int) -> str:
@@ -22,6 +23,8 @@ def two_rows(document: RowComparisonDocument, width: int) -> str:
         f"{_name(row)} against {_name(other)} by {printable(document['metric'])} ({document['better']} is better)",
         f"{plural(document['n_pairs'], 'case')} of both: {counts}; {delta}",
     ]
+    if within := document.get("within"):
+        lines.append(_within(within, other))
     if document["unpaired"]:
         lines.append(f"{plural(document['unpaired'], 'case')} without a score of both are left out")
     if document["because"] is not None:
@@ -36,6 +39,14 @@ def two_rows(document: RowComparisonDocument, width: int) -> str:
     table = grid(headers, rows, width, right=headers[1:])
     more = f"and {plural(document['more'], 'case')} more: --limit" if document["more"] else ""
     return "\n".join([*lines, "", table + more])
+
+
+def _within(within: WithinDocument, other: PairedRow) -> str:
+    behind, shown = within["behind"], within["shown"]
+    most = f" (at most {_figure(behind[1])} behind)" if behind and shown is not False else ""
+    least = f" (at least {_figure(behind[0])} behind)" if behind and shown is False else ""
+    words = {True: "yes", False: "no", None: "not shown yet"}[shown]
+    return f"within {within['margin']:g} of row {other['combination']}: {words}{most}{least}"
 
 
 def _name(row: PairedRow) -> str:

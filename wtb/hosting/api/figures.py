@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from wtb.config.stack_file import find_stack
 from wtb.display.json_text import as_json
+from wtb.display.matrix.recommendation import card
 from wtb.display.matrix.sentences import answers
 from wtb.display.report.html import page
 from wtb.hosting.api.problems import Problem
@@ -42,7 +43,9 @@ def router(context: Context) -> APIRouter:
         if refused := _refusal(request):
             return refused
         document = matrix(mine(request), ref, baseline=baseline)
-        return Response(as_json({"answers": answers(document), "matrix": document}), media_type="application/json")
+        found = card(document)
+        shown = {"answers": answers(document), "decision": found and found._asdict(), "matrix": document}
+        return Response(as_json(shown), media_type="application/json")
 
     @routes.get("/sweeps/{ref}/columns", summary="Return the status and score of every cell in binary.")
     def columns(request: Request, ref: str, metric: str | None = None) -> Response:

@@ -151,6 +151,16 @@ export const words = {
     columns: { n: "n", mean: "mean", ci: "95% interval", delta: "Δ", p: "p", failed: "failed", provider: "provider", cost: "cost", p50: "p50" },
     legend:
       "Bars: the mean with its 95% interval. Δ: the difference from the baseline, paired by case. p: of Δ, corrected for the number of rows.",
+    within: (/** @type {number} */ margin) => `within ${margin} of the best`,
+    withinLegend: (/** @type {number} */ margin) =>
+      `Within ${margin} of the best: yes and no are each right in 95% of sweeps, for all rows together, whichever row is the best.`,
+    onlyGoodEnough: (/** @type {number} */ margin) => `Only shown to be within ${margin} of the best`,
+    noneGoodEnough: "No row is shown to be within the margin yet: more cases would show it.",
+    yes: "yes",
+    no: "no",
+    notShown: "not shown yet",
+    behindAtMost: (/** @type {string} */ most) => `≤ ${most} behind`,
+    behindAtLeast: (/** @type {string} */ least) => `≥ ${least} behind`,
     evidence: "by evidence",
     asSubmitted: "as submitted",
     byNode: (/** @type {string} */ node) => `grouped by ${node}`,
@@ -159,6 +169,11 @@ export const words = {
     suggestedBy: (/** @type {string} */ id) => `Case ${id} suggested this row, so it is not counted, nor what shares a cluster with it.`,
     sort: "Sort",
     besideNext: "Compare two rows over all cases",
+  },
+  decision: {
+    label: "The decision",
+    warnings: (/** @type {number} */ count, /** @type {boolean} */ isMore) => `${count === 1 ? "1" : format(count)} ${isMore ? "more " : ""}${count === 1 ? "warning" : "warnings"}`,
+    answers: "What each metric shows",
   },
   log: { severity: "From severity", nothing: "Nothing of this severity has happened so far." },
   label: {
@@ -366,6 +381,7 @@ export const words = {
     names: { succeeded: "won", failed: "lost", pending: "tied" },
     wins: (/** @type {string} */ wins, /** @type {string} */ losses, /** @type {string} */ ties, /** @type {string} */ pairs) => `The first row wins ${wins} of ${pairs} cases, loses ${losses} and ties in ${ties}.`,
     p: "of these two alone: whoever looks at many pairs finds small p by chance",
+    within: (/** @type {number} */ margin) => `within ${margin} of the other`,
     unpaired: (/** @type {string} */ count) => `${count} cases have a score under one of the rows only, and count for neither.`,
     cases: "The cases that tell most",
     columns: { case: "case", row: "first row", other: "beside", gain: "gain" },

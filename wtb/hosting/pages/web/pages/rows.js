@@ -5,6 +5,7 @@ import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { GoodEnough } from "../views/matrix_table.js";
 import { Progress } from "../views/status.js";
 
 const TELLING = 50; // cases that are shown before somebody asks for more
@@ -43,6 +44,7 @@ function Answer({ found }) {
       <dt>${metric} ${better === "lower" ? "↓" : "↑"}</dt><dd>${figure(row.mean)}, ${figure(other.mean)}</dd>
       <dt>${words.sweep.columns.delta}</dt><dd><b class=${mark}>${difference(delta)}</b>${ci ? `, ${words.interval(difference(ci[0]), difference(ci[1]))}` : ""}</dd>
       ${p === null ? null : html`<dt>${words.sweep.columns.p}</dt><dd>${probability(p)} <span class="quiet">${words.rows.p}</span></dd>`}
+      ${found.within ? html`<dt>${words.rows.within(found.within.margin)}</dt><dd><${GoodEnough} within=${found.within} /></dd>` : null}
     </dl>
     ${because ? html`<p class="quiet">${because}</p>` : null}
     ${unpaired ? html`<p class="notice">${words.rows.unpaired(count(unpaired))}</p>` : null}`;

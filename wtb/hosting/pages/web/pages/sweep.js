@@ -10,9 +10,10 @@ import { asking, words } from "../lib/words.js";
 import { Causes } from "../views/causes.js";
 import { CellRepeats, repeatsOf } from "../views/cell_repeats.js";
 import { Effects, Pairs } from "../views/effects.js";
+import { Decision, Notes } from "../views/decision.js";
 import { differing, HeatMap } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
-import { MatrixTable, rowsByEvidence, rowsByNode } from "../views/matrix_table.js";
+import { isGoodEnough, MatrixTable, rowsByEvidence, rowsByNode } from "../views/matrix_table.js";
 import { People } from "../views/people.js";
 import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
@@ -63,9 +64,9 @@ export function SweepPage({ parts: [ref] }) {
   if (!sweep) return html`<${Waiting} resource=${status} />`;
   return html`<${Heading} status=${status.data} reload=${status.reload} />
     ${isLive && !isConnected ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
-    ${(figures.data?.answers ?? []).map((/** @type {string} */ text) => html`<p class="answer">${text}</p>`)}
+    ${figures.data?.decision ? html`<${Decision} decision=${figures.data.decision} />` : null}
     ${matrix?.as_of ? html`<p class="quiet">${words.sweep.asOf(matrix.as_of)}</p>` : null}
-    ${(matrix?.warnings ?? []).map((/** @type {string} */ text) => html`<p class="notice">${text}</p>`)}
+    ${matrix ? html`<${Notes} matrix=${matrix} answers=${figures.data.answers} />` : null}
     <nav class="tabs" aria-label=${sweep.name}>
       ${TABS.map((one) => html`<${Link} to=${addressWith({ tab: one })} aria-current=${tab === one ? "page" : undefined}>${words.sweep.tabs[one]}<//>`)}
     </nav>
@@ -111,12 +112,16 @@ function BaselineChoice({ matrix, nodes }) {
 
 /** The table of rows, if anything is scored, and every cell. @param {any} props */
 function Figures({ sweep, matrix, columns, metric }) {
-  const { sort = metric ? "evidence" : "number", differ = "", row, case: cell } = address.value.query;
+  const { sort = metric ? "evidence" : "number", differ = "", good = "", row, case: cell } = address.value.query;
   const [problem, setProblem] = useState("");
   const [isChoosing, setChoosing] = useState(false);
   const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
   const group = nodes.find((node) => sort === `node:${node}`) ?? null;
-  const order = useMemo(() => orderOf(matrix, metric, sort, group), [matrix, metric, sort, group]);
+  const margin = metric ? matrix.rows[0]?.metrics[metric]?.within?.margin : undefined;
+  const order = useMemo(() => {
+    const all = orderOf(matrix, metric, sort, group);
+    return good && margin !== undefined ? all.filter((number) => isGoodEnough(matrix.rows[number], /** @type {string} */ (metric))) : all;
+  }, [matrix, metric, sort, group, good]);
   // Made anew with the figures only, not with every outcome.
   const table = useMemo(() => html`<${MatrixTable} matrix=${matrix} metric=${metric} order=${order} group=${group} />`, [matrix, metric, order, group]);
   const more = useMemo(
@@ -137,13 +142,10 @@ function Figures({ sweep, matrix, columns, metric }) {
           ${metric ? html`<option value="evidence">${words.sweep.evidence}</option>` : null}<option value="number">${words.sweep.asSubmitted}</option>${nodes.length > 1 ? nodes.map((node) => html`<option value=${`node:${node}`}>${words.sweep.byNode(node)}</option>`) : null}
         </select></label>
       ${metric && matrix.rows.length > 1 ? html`<${BaselineChoice} matrix=${matrix} nodes=${nodes} />` : null}
+      ${margin === undefined ? null : html`<label><input type="checkbox" checked=${good !== ""} onChange=${(/** @type {any} */ event) => look({ good: event.target.checked ? "1" : null })} />${words.sweep.onlyGoodEnough(margin)}</label>`}
       <label><input type="checkbox" checked=${differ !== ""} onChange=${(/** @type {any} */ event) => look({ differ: event.target.checked ? "1" : null })} />${words.sweep.onlyDiffering}</label>
     </div>
-    <div class=${metric ? "halves" : ""}>${metric ? html`<div>
-    ${table}
-    <p class="quiet">${words.sweep.legend}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null}</p>
-    ${more}
-    </div>` : null}<div>
+    <div class=${metric ? "halves" : ""}><div>
     <h2>${words.sweep.tabs.cells}</h2>
     ${columns.data
       ? html`<div class="bar"><label><input type="checkbox" checked=${isChoosing} onChange=${(/** @type {any} */ event) => setChoosing(event.target.checked)} />${words.matrix.choose}</label></div>
@@ -152,7 +154,13 @@ function Figures({ sweep, matrix, columns, metric }) {
           <${HeatMap} columns=${shown} order=${seen} group=${group} scale=${ends(measure, columns.data)} mark=${mark} onMark=${markCell}
           onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => (isChoosing ? markCell(row, column) : openCell(row, column))} />
           ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
-      : html`<${Waiting} resource=${columns} />`}</div></div>`;
+      : html`<${Waiting} resource=${columns} />`}</div>${metric ? html`<div>
+    <h2>${words.sweep.tabs.matrix}</h2>
+    ${good && !order.length ? html`<p class="quiet">${words.sweep.noneGoodEnough}</p>` : null}
+    ${table}
+    <p class="quiet">${words.sweep.legend}${margin === undefined ? "" : ` ${words.sweep.withinLegend(margin)}`}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null}</p>
+    ${more}
+    </div>` : null}</div>`;
 }
 
 /** The numbers of rows from top to bottom. @param {any} matrix @param {string | null} metric @param {string} sort @param {string | null} group @returns {number[]} */

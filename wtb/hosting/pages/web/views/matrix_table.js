@@ -36,8 +36,26 @@ export function rowsByNode(matrix, metric, node) {
 function standing(row, best) {
   if (row.exploratory) return "exploratory";
   const same = (/** @type {any} */ one) => one && JSON.stringify(one) === JSON.stringify(row.combination);
-  if (best && same(best.combination)) return best.clear ? "best" : "leads";
+  if (best && same(best.combination)) {
+    if (best.clear) return "best";
+    if (best.rival === null) return null; // it has no rival to lead
+    if (best.lead > 0) return "leads"; // else others are as good
+  }
   return best?.candidates.some(same) ? "couldBeBest" : null;
+}
+
+/** Whether a row is shown to be within the margin of the best. @param {any} row @param {string} metric */
+export function isGoodEnough(row, metric) {
+  return row.metrics[metric]?.within?.shown === true;
+}
+
+/** Whether a row is good enough: yes, no, or not shown yet; and how far it is behind. @param {{within: any}} props */
+export function GoodEnough({ within }) {
+  if (!within) return null;
+  const { shown, behind } = within;
+  const [tone, text] = shown === null ? ["quiet", words.sweep.notShown] : shown ? ["good", words.sweep.yes] : ["bad", words.sweep.no];
+  const most = behind === null ? undefined : shown === false ? words.sweep.behindAtLeast(figure(behind[0])) : words.sweep.behindAtMost(figure(behind[1]));
+  return html`<span class=${tone}>${text}</span>${most ? html` <small class="quiet">${most}</small>` : null}`;
 }
 
 /** @param {{matrix: any, metric: string, order: number[], group: string | null}} props group: the node by whose variants rows stand together */
@@ -46,6 +64,7 @@ export function MatrixTable({ matrix, metric, order, group }) {
   const estimates = matrix.rows.map((/** @type {any} */ row) => row.metrics[metric]);
   const scale = scaleOf(estimates);
   const { better, classes } = matrix.metrics[metric];
+  const margin = matrix.rows[0]?.metrics[metric]?.within?.margin;
   const isBase = (/** @type {any} */ row) => matrix.baseline && JSON.stringify(row.combination) === JSON.stringify(matrix.baseline);
   const base = matrix.rows.find(isBase)?.metrics[metric]?.mean;
   const columns = words.sweep.columns;
@@ -55,7 +74,7 @@ export function MatrixTable({ matrix, metric, order, group }) {
   const hasLost = matrix.rows.some((/** @type {any} */ row) => row.lost_to_provider);
   return html`<div class="scroll" tabindex="0"><table>
     <thead><tr><th><span class="seen-only-by-readers">${words.sweep.best}</span></th>${nodes.map((node) => html`<th>${node}</th>`)}
-      <th class="num">${columns.n}</th><th class="num">${metric} ${better === "lower" ? "↓" : "↑"}</th><th>${columns.ci}</th><th class="num">${columns.delta}</th><th class="num">${columns.p}</th>
+      <th class="num">${columns.n}</th><th class="num">${metric} ${better === "lower" ? "↓" : "↑"}</th><th>${columns.ci}</th><th class="num">${columns.delta}</th><th class="num">${columns.p}</th>${margin === undefined ? null : html`<th>${words.sweep.within(margin)}</th>`}
       ${hasFailures ? html`<th class="num">${columns.failed}</th>` : null}${hasLost ? html`<th class="num">${columns.provider}</th>` : null}${isPaid ? html`<th class="num">${columns.cost}</th>` : null}<th class="num">${columns.p50}</th></tr></thead>
     <tbody>${order.map((number, place) => {
       const row = matrix.rows[number];
@@ -69,7 +88,7 @@ export function MatrixTable({ matrix, metric, order, group }) {
         ${nodes.map((node) => html`<td class="name">${labels[node]}</td>`)}
         <td class="num">${count(estimate.n)}${row.exploratory && estimate.n ? html` <small class="quiet" title=${words.sweep.suggestedBy(row.exploratory.suggested_by)}>${words.sweep.leftOut(row.exploratory.cases_left_out)}</small>` : null}</td><td class="num">${figure(estimate.mean)}</td>
         <td title=${classes && Number.isFinite(estimate.class_cases) ? words.sweep.classCases(estimate.class_cases) : undefined}><${Interval} estimate=${estimate} scale=${scale} baseline=${base} /></td>
-        <td class="num">${estimate.n ? html`<${Difference} estimate=${estimate} better=${better} />` : null}</td><td class="num">${probability(estimate.p_adjusted)}</td>
+        <td class="num">${estimate.n ? html`<${Difference} estimate=${estimate} better=${better} />` : null}</td><td class="num">${probability(estimate.p_adjusted)}</td>${margin === undefined ? null : html`<td><${GoodEnough} within=${estimate.within} /></td>`}
         ${hasFailures ? html`<td class="num">${row.failed ? html`<span class="bad">${count(row.failed)}</span>` : ""}</td>` : null}
         ${hasLost ? html`<td class="num">${row.lost_to_provider ? count(row.lost_to_provider) : ""}</td>` : null}
         ${isPaid ? html`<td class="num">${usd(row.cost_usd, costliest)}</td>` : null}<td class="num">${duration(row.latency_s.p50)}</td>

@@ -1,0 +1,187 @@
+"""The decision of a sweep in words: what to ship, what that rests on, the next step, and what gates say.
+
+Terminal, report and pages show the same sentences, and show them first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from wtb.analysis.comparison.verdicts import is_unclear
+from wtb.core.texts import duration, money, plural, printable
+from wtb.display.matrix import figures, gates, sentences, summary
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import DecisionDocument, GateDocument, MatrixDocument, RowDocument
+
+Tone = Literal["good", "bad", "open"]
+
+
+class Card(NamedTuple):
+    """What is shown first of a sweep.
+
+    Attributes:
+        tone: `bad` if a gate failed or a baseline was better, `good` if the recommendation is shown to be right.
+        verdict: What gates say together; empty without gates.
+        title: What to ship.
+        facts: Its figures, each with its name.
+        lines: What it rests on, and the next step.
+        gates: Each gate, whether it holds, and its numbers.
+    """
+
+    tone: Tone
+    verdict: str
+    title: str
+    facts: list[tuple[str, str]]
+    lines: list[str]
+    gates: list[tuple[Tone, str]]
+
+
+def card(document: MatrixDocument) -> Card | None:
+    """Return the decision of a matrix; None for documents that were made before there were decisions."""
+    decision = document.get("decision")
+    if decision is None:
+        return None
+    judged = [(_tone_of(gate), f"{gates.mark(gate)}: {gates.gate_text(gate)}") for gate in gates.found_in(document)]
+    tones = [tone for tone, _ in judged]
+    return Card(
+        tone="bad" if "bad" in tones else "open" if "open" in tones else _tone(decision),
+        verdict=_verdict(tones),
+        title=_title(document, decision),
+        facts=_facts(document, decision),
+        lines=[*_basis(document, decision), *_next_step(document, decision)],
+        gates=judged,
+    )
+
+
+def lines(document: MatrixDocument) -> list[str]:
+    """Return the decision as lines of text: the verdict of gates, what to ship with its figures, and the next step."""
+    found = card(document)
+    if found is None:
+        return []
+    shown = ", ".join(f"{name} {value}" for name, value in found.facts)
+    return [*filter(None, [found.verdict]), f"{found.title}{f' ({shown})' if shown else ''}.", *found.lines]
+
+
+def warnings(document: MatrixDocument, *, all_of_them: bool = False) -> tuple[list[str], str]:
+    """Return the warnings that are shown at once, and a line about the others; empty if there are none."""
+    found = document["warnings"]
+    first = len(found) if all_of_them or "decision" not in document else document["decision"]["warnings"]
+    more = len(found) - first
+    name = printable(document["sweep"]["id"])
+    line = f"{plural(more, 'more warning' if first else 'warning')}: wtb matrix {name} --warnings" if more else ""
+    return found[:first], line
+
+
+def _tone_of(gate: GateDocument) -> Tone:
+    if gate["holds"]:
+        return "good"
+    return "open" if gate["holds"] is None or is_unclear(gate) else "bad"
+
+
+def _tone(decision: DecisionDocument) -> Tone:
+    return "good" if decision["basis"] in ("within", "best", "figure") and decision["is_final"] else "open"
+
+
+def _verdict(tones: list[Tone]) -> str:
+    if not tones:
+        return ""
+    if failed := tones.count("bad"):
+        return f"Do not ship: {plural(failed, 'gate')} of {len(tones):,} failed."
+    if unclear := tones.count("open"):
+        return f"Not decided: {plural(unclear, 'gate')} of {len(tones):,} cannot be told."
+    return "The gate holds." if len(tones) == 1 else f"All {len(tones):,} gates hold."
+
+
+def _row(document: MatrixDocument, decision: DecisionDocument) -> RowDocument | None:
+    return next((row for row in document["rows"] if row["combination"] == decision["combination"]), None)
+
+
+def _title(document: MatrixDocument, decision: DecisionDocument) -> str:
+    row = _row(document, decision)
+    if row is None:
+        return f"Nothing to recommend: {printable(decision['because'] or 'nothing is scored')}"
+    name = summary.combination_name(document, row)
+    if decision["basis"] == "only":
+        return f"Only {name} is {'scored' if len(document['rows']) == 1 else 'ranked'}"
+    of = summary.as_of(document).removeprefix(", ")
+    return f"Recommended{f' {of}' if of else ''}: {name}"
+
+
+def _facts(document: MatrixDocument, decision: DecisionDocument) -> list[tuple[str, str]]:
+    facts, metric = [], decision["metric"]
+    if metric is not None and decision["mean"] is not None:
+        digits = figures.decimals(document, metric)
+        ci = decision["ci"]
+        between = "" if ci is None else f", {figures.number(ci[0], digits)} to {figures.number(ci[1], digits)}"
+        facts.append((printable(metric), f"{figures.number(decision['mean'], digits)}{between}"))
+    if decision["cost_usd"]:
+        facts.append(("cost", money(decision["cost_usd"])))
+    if decision["latency_s"] is not None:
+        facts.append(("p50", duration(decision["latency_s"])))
+    return facts
+
+
+def _basis(document: MatrixDocument, decision: DecisionDocument) -> list[str]:
+    basis, ties, margin = decision["basis"], len(decision["ties"]), decision["margin"]
+    under = _condition(decision)
+    others = plural(ties, "other")
+    cheapest = "; this is the cheapest" if decision["is_cheapest"] else ""
+    if basis == "within":
+        first = f"It is shown to be within {margin:g} of the best{under}."
+        if not ties:
+            return [f"{first} No other combination is."]
+        return [f"{first} {_capital(_ties(others, cheapest))}."]
+    if basis == "best":
+        return [f"It beats every other combination{under}."]
+    if basis == "only" and under:
+        return [f"{_capital(under.removeprefix(' '))}."]
+    if basis == "leads":
+        if not ties:
+            return [f"It has the best figure{under}."]
+        named = "" if cheapest else _cheapest_tie(document, decision)
+        return [f"It is not shown to be the best{under}: it {_ties(others, cheapest)}{named}."]
+    if basis == "not shown":
+        return [
+            f"No combination is shown to be within {margin:g} of the best{under} yet: it {_ties(others, cheapest)}."
+        ]
+    return [f"By {printable(decision['objective'])}."] if basis == "figure" else []
+
+
+def _ties(others: str, cheapest: str) -> str:
+    return f"ties with {others}{cheapest}" if not others.startswith("0 ") else "has the best figure"
+
+
+def _condition(decision: DecisionDocument) -> str:
+    _, _, condition = decision["objective"].partition(" subject to ")
+    condition, _, _ = condition.partition(", within ")
+    return f" of those with {printable(condition)}" if condition else ""
+
+
+def _cheapest_tie(document: MatrixDocument, decision: DecisionDocument) -> str:
+    """Name the cheapest of the others that tie, if it is known."""
+    rows = [row for row in document["rows"] if row["combination"] in decision["ties"]]
+    known = [(row["cost_per_success_usd"], number) for number, row in enumerate(rows) if row["cost_per_success_usd"]]
+    own = decision["cost_usd"]
+    if len(known) != len(rows) or not known or own is None or min(known)[0] is None or min(known)[0] >= own:
+        return ""
+    return f"; the cheapest of them is {sentences.short_name(document, rows[min(known)[1]])}"
+
+
+def _next_step(document: MatrixDocument, decision: DecisionDocument) -> list[str]:
+    """What would settle the decision, where it is not settled."""
+    if decision["basis"] not in ("leads", "not shown") or not decision["is_final"] or not decision["ties"]:
+        return []
+    cases, needed = decision["cases"], decision["cases_needed"]
+    few = f"{plural(cases, 'case')} {'is' if cases == 1 else 'are'} too few to tell them apart"
+    if needed is None:
+        return [f"{few}."]
+    lead = document["best"][decision["metric"] or ""]["lead"]
+    digits = figures.decimals(document, decision["metric"] or "")
+    return [
+        f"{few}: about {sentences.rounded_up(needed):,} would, if the lead of {figures.number(lead, digits)} is real."
+    ]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,28 @@
+/** What to ship, what that rests on, and the next step: the first thing that is shown of a sweep. Words are the server's, as in a terminal. */
+import { html } from "../lib/html.js";
+import { words } from "../lib/words.js";
+
+const MARKS = { good: "✓", bad: "✗", open: "?" };
+
+/** @typedef {"good" | "bad" | "open"} Tone */
+
+/** @param {{decision: {tone: Tone, verdict: string, title: string, facts: [string, string][], lines: string[], gates: [Tone, string][]}}} props */
+export function Decision({ decision }) {
+  const { tone, verdict, title, facts, lines, gates } = decision;
+  return html`<section class=${`decision ${tone}`} aria-label=${words.decision.label}>
+    ${verdict ? html`<p class=${`verdict ${tone}`}><span aria-hidden="true">${MARKS[tone]} </span>${verdict}</p>` : null}
+    <h2>${title}</h2>
+    ${facts.length ? html`<dl>${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>` : null}
+    ${lines.map((line) => html`<p>${line}</p>`)}
+    ${gates.length ? html`<ul class="gates">${gates.map(([mark, text]) => html`<li class=${mark}><span aria-hidden="true">${MARKS[mark]} </span>${text}</li>`)}</ul>` : null}
+  </section>`;
+}
+
+/** Warnings that could change the decision; the others, and what each metric says, behind a count. @param {{matrix: any, answers: string[]}} props */
+export function Notes({ matrix, answers }) {
+  const first = matrix.decision?.warnings ?? matrix.warnings.length;
+  const rest = matrix.warnings.slice(first);
+  return html`${matrix.warnings.slice(0, first).map((/** @type {string} */ text) => html`<p class="notice">${text}</p>`)}
+    ${rest.length ? html`<details class="notes"><summary>${words.decision.warnings(rest.length, first > 0)}</summary>${rest.map((/** @type {string} */ text) => html`<p class="notice">${text}</p>`)}</details>` : null}
+    ${answers.length ? html`<details class="notes"><summary>${words.decision.answers}</summary>${answers.map((text) => html`<p>${text}</p>`)}</details>` : null}`;
+}
