@@ -133,7 +133,8 @@ def _claims(name: str, draw: Draw, rows: int, cases: int) -> Iterator[Promise]:
 
     size = f"{rows} rows, {cases} cases"
     yield Promise(WRONG_YES, name, size, counted(yes), at_most=0.05, runs=400)
-    yield Promise(WRONG_NO, name, size, counted(no), at_most=0.05, runs=200)
+    if rows * cases <= 6 * 300:  # which rows could be the best takes a second of many
+        yield Promise(WRONG_NO, name, size, counted(no), at_most=0.05, runs=200)
 
 
 def _missing() -> Iterator[Promise]:

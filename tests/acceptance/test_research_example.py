@@ -86,7 +86,7 @@ def research(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Researc
 
 def test_research_that_was_killed_twice_goes_on_and_reads_no_page_again_that_was_kept(research: Research) -> None:
     asked = research.run("--pages", str(PAGES))
-    assert "Go on with what plan made?" in asked
+    assert "Continue with the output of step “plan”?" in asked
     assert "What is known of tides?" in asked
 
     research.kill(research.start("--approve"))

@@ -85,7 +85,7 @@ def test_what_is_tried_later_has_to_show_more(tried: Any) -> None:
     assert [found["best"]["y"]["tried"] for found in first] == [1, 2, 3]
     raised = [found["rows"][1]["metrics"]["y"] for found in first]
     assert all(one["p_adjusted"] == pytest.approx(min(1, one["p"] / spendable(n, 1))) for n, one in enumerate(raised))
-    said = "3 combinations besides the baseline were tried over these cases by y, 2 of them in 2 other sweeps before"
+    said = "p, ★ and * of y are corrected for 2 earlier tries on these cases (in 2 other sweeps)"
     assert said in " ".join(first[2]["warnings"])
 
 

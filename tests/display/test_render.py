@@ -586,9 +586,7 @@ def test_metrics_that_do_not_decide_are_exploratory() -> None:
     assert "exploratory" not in ndcg
     assert "by recall (exploratory)" in recall
     assert "by latency (exploratory)" in latency
-    assert sentences.decides(given) == [
-        "ndcg decides, and the others are exploratory: `primary` in the sweep file names another."
-    ]
+    assert sentences.decides(given) == ["Decided by ndcg (first evaluator). Change with `primary:` in the sweep file."]
     assert sentences.decides({**given, "primary_named": True}) == []
     assert sentences.decides(document(RAG, TWO)) == [], "what cells take decides only where it is asked for"
 

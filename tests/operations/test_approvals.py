@@ -432,7 +432,7 @@ def test_before_beside_after_asks_about_each_step_once(run_sweep: Make) -> None:
         made.run()
     assert asked == [
         "Run plan?",
-        "Go on with what plan made?",
+        "Continue with the output of step “plan”?",
         "Run write?",
         "write failed: ValueError: no title. Try again?",
     ]

@@ -114,10 +114,15 @@ class Ledger:
             partial(share_of_next, each, self._look.cases, new) if self._look else None,
         )
 
-    def within(self, metric: str, margin: float) -> frozenset[int]:
-        """Return the rows that an earlier look showed to be within a margin of the best of all of these."""
+    def standings(self, metric: str, margin: float) -> frozenset[tuple[int, bool]]:
+        """Return the rows that an earlier look showed to be within a margin of the best of all of these, or not."""
         claims = self._claims(metric, self._wide(self._counted(metric)))
-        return frozenset(row for row, key in enumerate(self._rows) if (way_within(margin), key) in claims)
+        return frozenset(
+            (row, is_within)
+            for row, key in enumerate(self._rows)
+            for is_within in (True, False)
+            if (way_of(margin, is_within=is_within), key) in claims
+        )
 
     def _counted(self, metric: str) -> list[_Shared]:
         scored = self._scored(metric)
@@ -230,9 +235,9 @@ def _digests(sketch: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(sketch, dtype=">u8").astype(np.uint64)
 
 
-def way_within(margin: float) -> str:
-    """Return the name of the claim that a row is within a margin of the best."""
-    return f"within {margin:g}"
+def way_of(margin: float, *, is_within: bool) -> str:
+    """Return the name of the claim that a row is within a margin of the best, or is not."""
+    return f"{'within' if is_within else 'beyond'} {margin:g}"
 
 
 def claims_of(matrix: MatrixDocument, keys: Sequence[str]) -> list[Claim]:
@@ -250,8 +255,8 @@ def claims_of(matrix: MatrixDocument, keys: Sequence[str]) -> list[Claim]:
             shown = p < SIGNIFICANT if p is not None else excludes_zero and matrix["figures"] == "anytime"
             if key and delta and shown:
                 claims.append((name, GAIN if delta > 0 else LOSS, key))
-            if (within := figures.get("within")) and within["shown"]:
-                claims.append((name, way_within(within["margin"]), key))
+            if (within := figures.get("within")) and within["shown"] is not None:
+                claims.append((name, way_of(within["margin"], is_within=within["shown"]), key))
     by_choice = {tuple(row["combination"].items()): key for key, row in zip(keys, matrix["rows"], strict=False)}
     for name, best in matrix["best"].items():
         if best["clear"] and not best["unranked"] and best["combination"] is not None:
@@ -287,11 +292,11 @@ def _looked(look: int, metrics: Sequence[str]) -> str:
 
 
 def _tried(n: int, others: int, sweeps: int, metrics: Sequence[str]) -> str:
-    were = "1 combination besides the baseline was" if n == 1 else f"{n:,} combinations besides the baseline were"
+    tries = "1 earlier try" if others == 1 else f"{others:,} earlier tries"
     where = "another sweep" if sweeps == 1 else f"{sweeps:,} other sweeps"
     return (
-        f"{were} tried over these cases by {listed_names(metrics)}, {others:,} of them in {where} before: p, ★ and * "
-        "allow for that"
+        f"p, ★ and * of {listed_names(metrics)} are corrected for {tries} on these cases (in {where}), besides the "
+        f"{plural(n - others, 'combination')} here"
     )
 
 

@@ -319,7 +319,10 @@ def test_start_takes_several_approval_modes_and_shows_which_of_them_asks(letters
     assert standing["approval"] == [{"after": "draft"}, "on_error"]
     assert [one["mode"] for one in standing["questions"]] == [{"after": "draft"}]
     assert "after draft, on_error" in letters.inside("status", "letters", check=0).stdout
-    assert "Go on with what draft made? (asked by after draft)" in letters.inside("approvals", check=0).stdout
+    assert (
+        "Continue with the output of step “draft”? (asked by after draft)"
+        in letters.inside("approvals", check=0).stdout
+    )
     refused = letters.inside("start", "letters:wf", *modes, "--approval", "none", check=2)
     assert "run.approval[2]" in refused.said
     assert "'none' (nobody is there to answer) beside 'after draft'; expected it alone" in refused.said

@@ -97,7 +97,7 @@ def test_who_is_not_known_signs_in_and_is_remembered_until_they_sign_out(site: S
     page = site.open("/", token=None)
     page.get_by_label("Token").fill("not a token")
     page.get_by_role("button", name="Sign in").click()
-    page.get_by_text("This token is of no use here").wait_for()
+    page.get_by_text("Token not accepted: wrong, revoked or expired.").wait_for()
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("heading", name="Sweeps").wait_for()
@@ -436,7 +436,7 @@ def test_two_sweeps_that_are_chosen_are_compared(site: Site, finished: Project) 
     page.locator("tbody tr").nth(1).wait_for()
     for box in page.get_by_role("checkbox").all():
         box.check()
-    page.get_by_role("button", name="Compare the two").click()
+    page.get_by_role("button", name="Compare", exact=True).click()
     before, after = sweeps(finished)
     page.wait_for_url(f"**/compare/{before}/{after}")
     verdict = finished.inside("compare", before, after, "--format", "json").json["verdict"]
@@ -461,10 +461,10 @@ def test_cells_that_got_worse_are_listed_with_both_executions_and_how_many_there
         assert page.locator(f'a[href="/executions/{execution}"]').count()
     page.locator(f'a[href="/executions/{first}/diff/{second}"]').first.click()
     page.wait_for_url("**/diff/*")
-    page.get_by_text(f"They part at step {difference(finished, first, second)['divergence']['step']}").wait_for()
+    page.get_by_text(f"They differ from step {difference(finished, first, second)['divergence']['step']}").wait_for()
     assert page.locator("tbody tr").filter(has_text="answer").count()
     page.reload()
-    page.get_by_role("heading", name="Two executions").wait_for()
+    page.get_by_role("heading", name="Compare two executions").wait_for()
     site.check_readable(page)
     page.set_viewport_size({"width": 360, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -496,7 +496,7 @@ def test_a_cell_stands_beside_another_one_of_its_case_with_texts_side_by_side(si
     page = site.open(f"/executions/{one}")
     page.get_by_text("Compare with another cell of this case").click()
     page.locator(f'a[href="/executions/{one}/diff/{other}"]').click()
-    page.get_by_role("heading", name="Two executions").wait_for()
+    page.get_by_role("heading", name="Compare two executions").wait_for()
     expected = finished.inside("diff", one, other, "--format", "json").json["state"]
     for key in expected["changed"]:
         page.locator("td.name").get_by_text(key, exact=True).wait_for()

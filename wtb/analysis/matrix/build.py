@@ -350,7 +350,7 @@ def _rows(
         design = designs[name] = _design(scored, name, table, tried[name])
         scale = interim.bounds(name, measure, sweep.spec)
         compared, interval = _compared(table, design, scale, seen)
-        by[name] = Compared(table, design, compared, scale, seen, partial(ledger.within, name))
+        by[name] = Compared(table, design, compared, scale, seen, partial(ledger.standings, name))
         if name == primary:
             units = table.count_units()
             if seen is None:

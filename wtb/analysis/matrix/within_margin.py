@@ -28,7 +28,7 @@ class Compared:
         found: What came of it.
         scale: What no score can pass before the end.
         seen: What a look before the end may see; None at the end.
-        known: Returns the rows that an earlier look showed to be within a margin.
+        known: Returns what an earlier look showed of rows and a margin.
     """
 
     table: ScoreTable
@@ -36,7 +36,7 @@ class Compared:
     found: Comparison
     scale: Scale | None
     seen: View | None
-    known: Callable[[float], frozenset[int]]
+    known: Callable[[float], frozenset[tuple[int, bool]]]
 
     def standings(self, margin: float, over: Sequence[int]) -> Sequence[Standing]:
         """Return how far each row is behind the best of some. margin: the loss that does not matter."""
@@ -44,7 +44,7 @@ class Compared:
         if self.seen is not None:
             look = self.seen.look(scores, self.table.cases, self.design, self.scale, margin=margin, over=over)
             return look.standings
-        design = replace(self.design, known_within=self.known(margin))
+        design = replace(self.design, known_standings=self.known(margin))
         return standings(scores, design, margin, could_be_best=self.found.candidates, over=over)
 
 

@@ -74,7 +74,8 @@ class Design:
         claimed: (row, sign of its difference) shown by an earlier look. To show it again is no new claim: if it was
             wrong, it is wrong once.
         known_best: rows that an earlier look found better than all of these.
-        known_within: rows that an earlier look showed to be within the same margin of the best of all of these.
+        known_standings: (row, whether it is within the same margin of the best of all of these), shown by an earlier
+            look.
         figure: the cells of the rows, where scores are contributions to a figure over all cells of a row.
         ends: the lowest and the highest score that there can be, which no interval exceeds.
         missing: the cells that should have a score and have none, which a claim has to survive at their worst.
@@ -90,7 +91,7 @@ class Design:
     share_of_next: Callable[[int], float] | None = None
     claimed: Claimed = frozenset()
     known_best: frozenset[int] = frozenset()
-    known_within: frozenset[int] = frozenset()
+    known_standings: frozenset[tuple[int, bool]] = frozenset()
     figure: FigureRows | None = None
     ends: Interval | None = None
     missing: MissingCells | None = None
@@ -692,7 +693,7 @@ def _because(tested: Tested, leads: Floats, units: Units, level: float) -> str:
     if differ == 0:
         return f"they score the same in all {tested.n:,} cases that both have"
     if tested.delta is not None and tested.delta <= 0:
-        return "the rival is not behind over the cases that both have"
+        return "the runner-up is equally good on the shared cases"
     if differ < PAIRS:
         cases = "one case differs" if differ == 1 else f"{differ} cases differ"
         return f"only {cases} between them, too few to tell"

@@ -18,6 +18,7 @@ import numpy as np
 from wtb.analysis.statistics.bounded_means import upper_bounds
 from wtb.analysis.statistics.comparing import ELIGIBLE, Design
 from wtb.analysis.statistics.intervals import NORMAL, ROUNDING, Floats, Interval
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.missing.worst_case import Claim, Pairs, Side
 from wtb.analysis.statistics.paired import cleaned, means, subtract
 from wtb.analysis.statistics.units import Units, by_unit
@@ -68,12 +69,12 @@ def standings(
         return found
     race = _Race(design.sign * scores[ranked][:, kept], units, margin, _span(scores, design))
     level = design.level
-    most = race.most_behind(level)
-    known = [place for place, row in enumerate(ranked) if row in design.known_within]
-    if known and level < (whole := SIGNIFICANT / design.metrics):
-        most[known] = race.most_behind(whole)[known]
     best = [ranked.index(row) for row in could_be_best if row in ranked]
-    least = race.least_behind(level / 2, best)
+    most, least = race.most_behind(level), race.least_behind(level / 2, best)
+    if level < (whole := SIGNIFICANT / design.metrics):  # what was shown before is no new claim
+        is_known = np.array([[(row, within) in design.known_standings for within in (True, False)] for row in ranked])
+        most = np.where(is_known[:, 0], race.most_behind(whole), most) if is_known[:, 0].any() else most
+        least = np.where(is_known[:, 1], race.least_behind(whole / 2, best), least) if is_known[:, 1].any() else least
     for place, row in enumerate(ranked):
         high = max(0.0, float(most[place]))
         low = min(max(0.0, float(least[place])), high)

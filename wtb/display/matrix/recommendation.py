@@ -23,6 +23,7 @@ class Card(NamedTuple):
     Attributes:
         tone: `bad` if a gate failed or a baseline was better, `good` if the recommendation is shown to be right.
         verdict: What gates say together; empty without gates.
+        verdict_tone: Whether they hold; `open` without gates.
         title: What to ship.
         facts: Its figures, each with its name.
         lines: What it rests on, and the next step.
@@ -31,6 +32,7 @@ class Card(NamedTuple):
 
     tone: Tone
     verdict: str
+    verdict_tone: Tone
     title: str
     facts: list[tuple[str, str]]
     lines: list[str]
@@ -47,7 +49,8 @@ def card(document: MatrixDocument) -> Card | None:
     return Card(
         tone="bad" if "bad" in tones else "open" if "open" in tones else _tone(decision),
         verdict=_verdict(tones),
-        title=_title(document, decision),
+        verdict_tone="bad" if "bad" in tones else "open" if "open" in tones or not tones else "good",
+        title=_title(document, decision, "Leading candidate" if "bad" in tones else "Recommended"),
         facts=_facts(document, decision),
         lines=[*_basis(document, decision), *_next_step(document, decision)],
         gates=judged,
@@ -73,6 +76,20 @@ def warnings(document: MatrixDocument, *, all_of_them: bool = False) -> tuple[li
     return found[:first], line
 
 
+def brief(document: MatrixDocument) -> dict[str, object] | None:
+    """Return what a list of sweeps shows of one: the score of what it recommends, and whether its gates hold."""
+    found = card(document)
+    if found is None or "decision" not in document:
+        return None
+    has_score = document["decision"]["metric"] is not None and document["decision"]["mean"] is not None
+    return {
+        "title": found.title,
+        "score": found.facts[0] if has_score else None,
+        "verdict": found.verdict,
+        "verdict_tone": found.verdict_tone,
+    }
+
+
 def _tone_of(gate: GateDocument) -> Tone:
     if gate["holds"]:
         return "good"
@@ -90,14 +107,15 @@ def _verdict(tones: list[Tone]) -> str:
         return f"Do not ship: {plural(failed, 'gate')} of {len(tones):,} failed."
     if unclear := tones.count("open"):
         return f"Not decided: {plural(unclear, 'gate')} of {len(tones):,} cannot be told."
-    return "The gate holds." if len(tones) == 1 else f"All {len(tones):,} gates hold."
+    return {1: "The gate holds.", 2: "Both gates hold."}.get(len(tones), f"All {len(tones):,} gates hold.")
 
 
 def _row(document: MatrixDocument, decision: DecisionDocument) -> RowDocument | None:
     return next((row for row in document["rows"] if row["combination"] == decision["combination"]), None)
 
 
-def _title(document: MatrixDocument, decision: DecisionDocument) -> str:
+def _title(document: MatrixDocument, decision: DecisionDocument, word: str) -> str:
+    """Return what to ship; `word` is what it is called, which is no recommendation where a gate failed."""
     row = _row(document, decision)
     if row is None:
         return f"Nothing to recommend: {printable(decision['because'] or 'nothing is scored')}"
@@ -105,7 +123,7 @@ def _title(document: MatrixDocument, decision: DecisionDocument) -> str:
     if decision["basis"] == "only":
         return f"Only {name} is {'scored' if len(document['rows']) == 1 else 'ranked'}"
     of = summary.as_of(document).removeprefix(", ")
-    return f"Recommended{f' {of}' if of else ''}: {name}"
+    return f"{word}{f' {of}' if of else ''}: {name}"
 
 
 def _facts(document: MatrixDocument, decision: DecisionDocument) -> list[tuple[str, str]]:

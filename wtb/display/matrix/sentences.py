@@ -277,7 +277,7 @@ def decides(document: MatrixDocument) -> list[str]:
     rivals = [name for name in metrics if name not in (primary, *summary.LOWER_IS_BETTER)]
     if primary is None or document["primary_named"] or not rivals:
         return []
-    return [f"{printable(primary)} decides, and the others are exploratory: `primary` in the sweep file names another."]
+    return [f"Decided by {printable(primary)} (first evaluator). Change with `primary:` in the sweep file."]
 
 
 def sliced(document: MatrixDocument) -> list[str]:

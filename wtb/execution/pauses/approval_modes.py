@@ -64,7 +64,7 @@ class ApprovalModes:
         """
         writers = tuple(one.node for one in execution.at.writers) or execution.loaded.wrote
         if after := [node for node in self._after if node in writers]:
-            return [Question("after", node, f"Go on with what {node} made?") for node in after]
+            return [Question("after", node, f"Continue with the output of step “{node}”?") for node in after]
         nodes = execution.at.position.next
         if self._before and nodes:
             return [Question("before", ", ".join(nodes)[:200], f"Run {', '.join(nodes)}?")]

@@ -12,8 +12,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from wtb.config.stack_file import find_stack
+from wtb.core.documents.matrix import JudgedMatrixDocument
 from wtb.display.json_text import as_json
-from wtb.display.matrix.recommendation import card
+from wtb.display.matrix.recommendation import brief, card
 from wtb.display.matrix.sentences import answers
 from wtb.display.report.html import page
 from wtb.hosting.api.problems import Problem
@@ -40,12 +41,11 @@ def router(context: Context) -> APIRouter:
 
     @routes.get("/sweeps/{ref}/figures", summary="Show the matrix of a sweep, and what it says in words.")
     def figures(request: Request, ref: str, baseline: int | None = None) -> Response:
-        if refused := _refusal(request):
-            return refused
-        document = matrix(mine(request), ref, baseline=baseline)
-        found = card(document)
-        shown = {"answers": answers(document), "decision": found and found._asdict(), "matrix": document}
-        return Response(as_json(shown), media_type="application/json")
+        return _refusal(request) or _figures(matrix(mine(request), ref, baseline=baseline))
+
+    @routes.get("/sweeps/{ref}/decision", summary="Show what a sweep comes to: its score, and what gates say.")
+    def decision(request: Request, ref: str) -> Response:
+        return _refusal(request) or _json({"decision": brief(matrix(mine(request), ref))})
 
     @routes.get("/sweeps/{ref}/columns", summary="Return the status and score of every cell in binary.")
     def columns(request: Request, ref: str, metric: str | None = None) -> Response:
@@ -68,9 +68,18 @@ def router(context: Context) -> APIRouter:
             return refused
         found = find_stack()
         flower = None if found is None or found.flower is None else found.flower.url
-        return Response(as_json({"flower": flower}), media_type="application/json")
+        return _json({"flower": flower})
 
     return routes
+
+
+def _figures(document: JudgedMatrixDocument) -> Response:
+    found = card(document)
+    return _json({"answers": answers(document), "decision": found and found._asdict(), "matrix": document})
+
+
+def _json(document: object) -> Response:
+    return Response(as_json(document), media_type="application/json")
 
 
 def _refusal(request: Request) -> Problem | None:

@@ -295,7 +295,7 @@ class _View:
             if np.isfinite(self._each(leads)).sum() < few:
                 return f"{why} {few} {units} are needed to tell anything"
             return f"{why} differences this uneven show nothing before the end"
-        return "the rival is not behind over the cases that both have" if ahead <= 0 else "that could be chance so far"
+        return "the runner-up is equally good on the shared cases" if ahead <= 0 else "that could be chance so far"
 
 
 def _known_low(ci: Floats, ahead: Floats) -> Floats:

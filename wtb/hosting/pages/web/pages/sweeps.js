@@ -10,6 +10,7 @@ import { Progress, Status } from "../views/status.js";
 const STATUSES = /** @type {const} */ (["running", "pending", "waiting", "paused", "completed", "failed", "cancelled"]);
 const ASK_AGAIN_MS = 3_000;
 const OPEN = ["running", "pending", "waiting", "paused"];
+const ENDED = ["completed", "failed", "cancelled"];
 const PAGE = 50;
 
 export function SweepsPage() {
@@ -22,6 +23,7 @@ export function SweepsPage() {
   const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
   const found = /** @type {any[]} */ (resource.data?.sweeps ?? []);
   const costs = useCosts(found);
+  const decisions = useDecisions(found);
   const rows = found.slice(0, Number(limit)).filter((one) => matches(one, text));
   /** @param {string} id */
   const toggle = (id) => setChosen((ids) => (ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id].slice(-2)));
@@ -43,7 +45,7 @@ export function SweepsPage() {
     </div>
     <${Waiting} resource=${resource} />
     ${resource.data && !rows.length ? html`<p class="quiet">${text || status ? words.sweeps.noneMatch : words.sweeps.empty}</p>` : null}
-    ${rows.length ? html`<${Table} rows=${rows} costs=${costs} chosen=${chosen} toggle=${toggle} />` : null}
+    ${rows.length ? html`<${Table} rows=${rows} decisions=${decisions} costs=${costs} chosen=${chosen} toggle=${toggle} />` : null}
     ${found.length > Number(limit)
       ? html`<button onClick=${() => look({ limit: String(Number(limit) + PAGE) })}>${words.sweeps.more}</button>`
       : null}`;
@@ -69,25 +71,51 @@ function useCosts(sweeps) {
   return new Map(spent);
 }
 
+const AT_ONCE = 4; // decisions that are asked for together
+const decided = /** @type {Map<string, any>} */ (new Map()); // of sweeps that have ended, which keep theirs
+
+/** What each sweep that has ended came to, by id; read a few at a time. @param {any[]} sweeps @returns {Map<string, any>} */
+function useDecisions(sweeps) {
+  const [, setCount] = useState(0);
+  const ids = sweeps.filter((one) => ENDED.includes(one.status) && !decided.has(one.id)).map((one) => one.id).join(" ");
+  useEffect(() => {
+    const waiting = ids ? ids.split(" ") : [];
+    const stop = new AbortController();
+    async function readNext() {
+      for (let id = waiting.shift(); id && !stop.signal.aborted; id = waiting.shift()) {
+        if (decided.has(id)) continue;
+        const found = await get(`/sweeps/${segment(id)}/decision`, {}, stop.signal).catch(() => null);
+        if (stop.signal.aborted) return;
+        decided.set(id, found?.decision ?? null);
+        if (!waiting.length || decided.size % AT_ONCE === 0) setCount((count) => count + 1);
+      }
+    }
+    for (let one = 0; one < AT_ONCE; one++) readNext();
+    return () => stop.abort();
+  }, [ids]);
+  return decided;
+}
+
 /** @param {any} one @param {string} text */
 function matches(one, text) {
   const wanted = text.toLowerCase();
   return [one.name, one.workflow, one.id, one.session].some((part) => part?.toLowerCase().includes(wanted));
 }
 
-/** @param {{rows: any[], costs: Map<string, number>, chosen: string[], toggle: (id: string) => void}} props */
-function Table({ rows, costs, chosen, toggle }) {
+/** @param {{rows: any[], decisions: Map<string, any>, costs: Map<string, number>, chosen: string[], toggle: (id: string) => void}} props */
+function Table({ rows, decisions, costs, chosen, toggle }) {
   const { columns } = words.sweeps;
   const costliest = largestOf(rows.map((one) => costs.get(one.id)));
   return html`<div class="scroll" tabindex="0"><table>
     <thead><tr><th><span class="seen-only-by-readers">${words.sweeps.compare}</span></th>
-      ${Object.entries(columns).map(([key, name]) => html`<th class=${["cost", "took"].includes(key) ? "num" : ""}>${name}</th>`)}</tr></thead>
+      ${Object.entries(columns).map(([key, name]) => html`<th class=${["score", "cost", "took"].includes(key) ? "num" : ""}>${name}</th>`)}</tr></thead>
     <tbody>${rows.map(
       (one) => html`<tr key=${one.id} class=${chosen.includes(one.id) ? "chosen" : ""}>
         <td><input type="checkbox" aria-label=${`${words.sweeps.compare}: ${one.name}`} checked=${chosen.includes(one.id)} onChange=${() => toggle(one.id)} /></td>
         <td class="name"><${Link} to=${`/sweeps/${segment(one.id)}`}>${one.name}<//> <small class="quiet mono">${one.id}</small></td>
         <td class="name">${one.workflow}</td>
         <td><${Status} status=${one.status} reason=${one.reason} /></td>
+        <${Outcome} decision=${decisions.get(one.id)} />
         <td><${Progress} cells=${one.cells} />${one.cells.waiting ? html`<small><${Link} to="/inbox">${words.sweeps.wait(one.cells.waiting)}<//></small>` : null}</td>
         <td class="num">${costs.get(one.id) ? usd(costs.get(one.id), costliest) : ""}</td>
         <td class="name">${one.session}</td>
@@ -96,4 +124,13 @@ function Table({ rows, costs, chosen, toggle }) {
       </tr>`,
     )}</tbody>
   </table></div>`;
+}
+
+/** The score of what a sweep recommends, and what its gates say. @param {{decision: any}} props */
+function Outcome({ decision }) {
+  const [name, value] = decision?.score ?? [];
+  const hasGates = Boolean(decision?.verdict);
+  const text = hasGates ? words.sweeps.gates[/** @type {"good"} */ (decision.verdict_tone)] : words.sweeps.noGates;
+  return html`<td class="num" title=${name}>${value?.split(",")[0] ?? ""}</td>
+    <td title=${decision?.title}>${decision ? html`<span class=${hasGates ? decision.verdict_tone : "quiet"}>${text}</span>` : ""}</td>`;
 }

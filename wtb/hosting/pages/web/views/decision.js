@@ -6,11 +6,11 @@ const MARKS = { good: "✓", bad: "✗", open: "?" };
 
 /** @typedef {"good" | "bad" | "open"} Tone */
 
-/** @param {{decision: {tone: Tone, verdict: string, title: string, facts: [string, string][], lines: string[], gates: [Tone, string][]}}} props */
+/** @param {{decision: {tone: Tone, verdict: string, verdict_tone: Tone, title: string, facts: [string, string][], lines: string[], gates: [Tone, string][]}}} props */
 export function Decision({ decision }) {
-  const { tone, verdict, title, facts, lines, gates } = decision;
-  return html`<section class=${`decision ${tone}`} aria-label=${words.decision.label}>
-    ${verdict ? html`<p class=${`verdict ${tone}`}><span aria-hidden="true">${MARKS[tone]} </span>${verdict}</p>` : null}
+  const { tone, verdict, verdict_tone: judged, title, facts, lines, gates } = decision;
+  return html`<section class=${`decision is-${tone}`} aria-label=${words.decision.label}>
+    ${verdict ? html`<p class=${`verdict ${judged}`}><span aria-hidden="true">${MARKS[judged]} </span>${verdict}</p>` : null}
     <h2>${title}</h2>
     ${facts.length ? html`<dl>${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>` : null}
     ${lines.map((line) => html`<p>${line}</p>`)}

@@ -11,6 +11,7 @@ import { words } from "../lib/words.js";
 const ROW = 18;
 const MOST_HEIGHT = 32 * ROW;
 const LABELS = 230;
+const LABEL = 64; // pixels that the name of a case has at least
 const WIDEST = 64;
 const MARK = "heat-map";
 const NUMBERS_FROM = 34; // pixels of a cell in which its score fits
@@ -161,8 +162,45 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
       ${chosen ? html`<${Told} columns=${columns} chosen=${chosen} order=${order} x=${chosen.column * cell - left} y=${chosen.row * ROW - top} width=${width} height=${height} bin=${bin} mark=${mark} />` : null}
     </div>
     <span></span>
+    <div class="axis quiet" aria-hidden="true" style=${{ maxWidth: `${Math.max(1, cases) * WIDEST + 2}px` }}>${labels(cases, cell, left, width).map(
+      ({ column, x, room }) => html`<span key=${column} title=${columns.cases[column]} style=${{ left: `${x}px`, width: `${room}px` }}>${columns.cases[column]}</span>`,
+    )}</div>
+    <span></span>
+    <${Legend} columns=${columns} scale=${scale} />
+    <span></span>
     <small class="quiet">${words.matrix.hint}${bin > 1 ? ` ${words.matrix.bins(bin)}.` : ""}</small>
   </div>`;
+}
+
+/** Which cases are named below the picture: as many as have room. @param {number} cases @param {number} cell @param {number} left @param {number} width */
+function labels(cases, cell, left, width) {
+  const step = Math.max(1, Math.ceil(LABEL / cell));
+  const found = [];
+  for (let column = Math.ceil(left / cell / step) * step; column < cases && column * cell - left < width; column += step) {
+    found.push({ column, x: column * cell - left, room: step * cell - 4 });
+  }
+  return found;
+}
+
+/** What colours mean. @param {{columns: Columns, scale: [number, number]}} props */
+function Legend({ columns, scale }) {
+  const colours = theme.value; // which are others by day and by night
+  const present = useMemo(() => statusesOf(columns), [columns]);
+  const stops = useMemo(() => rampOf(colour("paper")).filter((_, step) => step % 16 === 0).map(css), [colours]);
+  return html`<div class="legend"><span>${columns.metric ?? words.matrix.score} ${figure(scale[0])}<i style=${{ background: `linear-gradient(90deg, ${stops.join(", ")})` }}></i>${figure(scale[1])}</span>
+    ${present.map((status) => html`<span><i class="one" style=${{ background: colour(`c-${status}`) || colour(`s-${status}`) || colour("s-pending") }}></i>${words.status[/** @type {"failed"} */ (status)] ?? status}</span>`)}</div>`;
+}
+
+/** The statuses of cells that have no score, which are painted by them. @param {Columns} columns */
+function statusesOf(columns) {
+  const seen = new Set();
+  columns.status.forEach((status, index) => status !== 255 && Number.isNaN(columns.score[index]) && seen.add(status));
+  return columns.statuses.filter((_, number) => seen.has(number));
+}
+
+/** @param {number} colour as `packed` makes it */
+function css(colour) {
+  return `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
 }
 
 /** Tell who measures that cells were drawn, and how many have a score: the last time only, since a page may be open for hours. @param {Float32Array} scores */
