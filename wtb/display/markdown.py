@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wtb.core import texts
 from wtb.display import failure_causes
-from wtb.display.matrix import gates, sentences, short_table, summary
+from wtb.display.matrix import gates, recommendation, sentences, short_table, summary
 from wtb.display.report.html import layout
 
 if TYPE_CHECKING:
@@ -60,6 +60,13 @@ def _title(document: MatrixDocument) -> str:
     return f"### {escape(document['sweep']['name'])} ({escape(document['sweep']['status'])})"
 
 
+def _decision(lines: Sequence[str]) -> list[str]:
+    """The decision: what to ship in bold, what it rests on as a paragraph."""
+    bold = [f"**{escape(line)}**" for line in lines[:2]] if lines[:1] and "gate" in lines[0] else []
+    bold = bold or [f"**{escape(line)}**" for line in lines[:1]]
+    return [*bold, escape(" ".join(lines[len(bold) :]))]
+
+
 def _warnings(found: Sequence[str]) -> list[str]:
     return [f"> **Warning:** {escape(warning)}" for warning in found]
 
@@ -81,10 +88,10 @@ def _figures(
 
 def matrix(document: MatrixDocument) -> str:
     """The answers, one table for each metric with the best first, and what it took."""
-    answers = [f"**{escape(answer)}**" for answer in sentences.answers(document)]
-    parts = [_title(document)]
+    parts = [_title(document), *_decision(recommendation.lines(document)), gate_list(gates.found_in(document))]
+    answers = [escape(answer) for answer in sentences.answers(document)]
     parts.append("\n".join(f"- {answer}" for answer in answers) if len(answers) > 1 else "".join(answers))
-    parts += [gate_list(gates.found_in(document)), *_warnings(document["warnings"])]
+    parts += _warnings(document["warnings"])
     for metric in summary.tabled(document) if document["rows"] else ():
         rows = summary.shortened(document, summary.ranked(document, metric))
         parts += [_figures(document, rows, [] if metric is None else [metric])]
@@ -105,7 +112,7 @@ def report(document: EvidenceDocument) -> str:
     left_out = len(found["rows"]) - len(rows)
     parts = [
         _title(found),
-        f"**{escape(sentences.headline(found, names[0]))}**" if names else escape(sentences.unscored(found)),
+        *(_decision(recommendation.lines(found, document["gates"])) if names else [escape(sentences.unscored(found))]),
         bullets(answers),
         gate_list(document["gates"]),
         *_warnings(found["warnings"][:ROWS]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wtb.core import texts
 from wtb.core.documents.events.texts import under
-from wtb.display.matrix import sentences, short_table, summary
+from wtb.display.matrix import recommendation, sentences, short_table, summary
 from wtb.display.report.html.environment import render
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ class Table:
 def matrix(document: MatrixDocument) -> str:
     """The answers, a table for each metric with the best first, and what it took; of many rows the best."""
     metrics = summary.metric_names(document)
-    answers = [*sentences.answers(document), *(sentences.noise(document, metric) for metric in metrics[:1])]
+    answers = [
+        *recommendation.lines(document),
+        *sentences.answers(document),
+        *(sentences.noise(document, metric) for metric in metrics[:1]),
+    ]
     tables = [_table(document, metric) for metric in summary.tabled(document)] if document["rows"] else []
     shown = summary.shortened(document, list(document["rows"]))
     return render(

@@ -12,6 +12,8 @@ from wtb.core.texts import duration, money, plural, printable
 from wtb.display.matrix import figures, gates, sentences, summary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wtb.core.documents.matrix import DecisionDocument, GateDocument, MatrixDocument, RowDocument
 
 Tone = Literal["good", "bad", "open"]
@@ -39,12 +41,16 @@ class Card(NamedTuple):
     gates: list[tuple[Tone, str]]
 
 
-def card(document: MatrixDocument) -> Card | None:
-    """Return the decision of a matrix; None for documents that were made before there were decisions."""
+def card(document: MatrixDocument, judging: Sequence[GateDocument] | None = None) -> Card | None:
+    """Return the decision of a matrix; None for documents that were made before there were decisions.
+
+    judging: the gates, if they are not in the matrix itself.
+    """
     decision = document.get("decision")
     if decision is None:
         return None
-    judged = [(_tone_of(gate), f"{gates.mark(gate)}: {gates.gate_text(gate)}") for gate in gates.found_in(document)]
+    found = gates.found_in(document) if judging is None else judging
+    judged = [(_tone_of(gate), f"{gates.mark(gate)}: {gates.gate_text(gate)}") for gate in found]
     tones = [tone for tone, _ in judged]
     return Card(
         tone="bad" if "bad" in tones else "open" if "open" in tones else _tone(decision),
@@ -57,9 +63,9 @@ def card(document: MatrixDocument) -> Card | None:
     )
 
 
-def lines(document: MatrixDocument) -> list[str]:
+def lines(document: MatrixDocument, judging: Sequence[GateDocument] | None = None) -> list[str]:
     """Return the decision as lines of text: the verdict of gates, what to ship with its figures, and the next step."""
-    found = card(document)
+    found = card(document, judging)
     if found is None:
         return []
     shown = ", ".join(f"{name} {value}" for name, value in found.facts)

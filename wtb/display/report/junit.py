@@ -11,7 +11,7 @@ from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, is_unc
 from wtb.core import texts
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import in_words
-from wtb.display.matrix import gates, sentences, summary
+from wtb.display.matrix import gates, recommendation, sentences, summary
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import FailureCause, SweepHeading
@@ -112,6 +112,7 @@ def _document(suite: ElementTree.Element) -> str:
 def _properties(matrix: MatrixDocument) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = [("sweep", matrix["sweep"]["id"]), ("status", matrix["sweep"]["status"])]
     found += [("primary", matrix["primary"])] if matrix["primary"] else []
+    found += [("decision", " ".join(recommendation.lines(matrix)))] if "decision" in matrix else []
     found += [(f"answer.{metric}", sentences.answer(matrix, metric)) for metric in matrix["metrics"]]
     found += [(f"cells.{status}", count) for status, count in matrix["cells"].items()]
     found += [("cost_usd.total", _figure(None if matrix["cost"].get("unknown") else matrix["cost"]["usd"]))]

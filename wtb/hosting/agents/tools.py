@@ -13,6 +13,7 @@ from wtb.core.documents.matrix import MatrixDocument
 from wtb.core.errors import InputError
 from wtb.core.status import FINAL_CELLS
 from wtb.core.texts import plural
+from wtb.display.matrix import recommendation
 from wtb.display.matrix.sentences import answers, noise
 from wtb.display.text.plan import render
 from wtb.display.text.row_comparison import two_rows
@@ -191,7 +192,8 @@ def _because(reason: str | None) -> str:
 
 def _matrix(context: Context, arguments: Arguments) -> Found:
     document = _do(context, "matrix", arguments["ref"])
-    return Found(" ".join(_answers(document)), document, {"matrix": f"/sweeps/{document['sweep']['id']}/matrix"})
+    words = " ".join([*recommendation.lines(document), *_answers(document)])
+    return Found(words, document, {"matrix": f"/sweeps/{document['sweep']['id']}/matrix"})
 
 
 def _answers(document: MatrixDocument) -> Sequence[str]:
@@ -206,8 +208,8 @@ def _explain(context: Context, arguments: Arguments) -> Found:
         return _two_rows(context, arguments)
     document = _do(context, "matrix", arguments["ref"])
     noted = [noise(document, metric) for metric in document["best"]]
-    words = [*_answers(document), *filter(None, noted), *document["warnings"]]
-    shown = {name: document[name] for name in ("best", "gates", "failures", "warnings")}
+    words = [*recommendation.lines(document), *_answers(document), *filter(None, noted), *document["warnings"]]
+    shown = {name: document.get(name) for name in ("decision", "best", "gates", "failures", "warnings")}
     return Found(" ".join(words), shown, {"matrix": f"/sweeps/{document['sweep']['id']}/matrix"})
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.verdicts import is_unclear
 from wtb.core import texts
-from wtb.display.matrix import sentences
+from wtb.display.matrix import recommendation, sentences
 from wtb.display.report.html import layout
 
 if TYPE_CHECKING:
@@ -35,13 +35,17 @@ class Head:
     """The head of a page.
 
     Attributes:
+        decision: What to ship; None for documents of earlier versions.
         holding: How many of the gates hold.
+        warnings: Those that could change the decision, and the others.
         figures: Each a figure, what it is, and more of it.
     """
 
     facts: Sequence[str]
     metrics: Sequence[str]
+    decision: recommendation.Card | None
     answers: Sequence[str]
+    warnings: tuple[Sequence[str], Sequence[str]]
     judged: Sequence[ShownGate]
     holding: int
     figures: Sequence[tuple[str, str, str]]
@@ -54,7 +58,9 @@ def head(document: EvidenceDocument) -> Head:
     return Head(
         facts=[fact for fact in _facts(document) if fact],
         metrics=metrics,
+        decision=recommendation.card(matrix, document["gates"]),
         answers=_answers(matrix, metrics),
+        warnings=_warnings(matrix),
         judged=[_gate(gate) for gate in document["gates"]],
         holding=sum(gate["holds"] is True for gate in document["gates"]),
         figures=_figures(matrix),
@@ -74,10 +80,13 @@ def _facts(document: EvidenceDocument) -> list[str]:
 def _answers(matrix: MatrixDocument, metrics: list[str]) -> list[str]:
     if not metrics:
         return []
-    first = sentences.answer({**matrix, "choice": None}, metrics[0])
-    chosen = sentences.answer(matrix, metrics[0]).removeprefix(first).strip()  # what `best` of the sweep file chooses
-    others = [sentences.answer(matrix, metric) for metric in metrics[1:]]
-    return [*filter(None, [first, sentences.noise(matrix, metrics[0]), chosen]), *others]
+    first, *others = (sentences.answer(matrix, metric) for metric in metrics)
+    return [*filter(None, [first, sentences.noise(matrix, metrics[0])]), *others]
+
+
+def _warnings(matrix: MatrixDocument) -> tuple[Sequence[str], Sequence[str]]:
+    first, _ = recommendation.warnings(matrix)
+    return first, matrix["warnings"][len(first) :]
 
 
 def _gate(gate: GateDocument) -> ShownGate:
