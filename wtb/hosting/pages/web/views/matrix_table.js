@@ -55,7 +55,7 @@ export function GoodEnough({ within }) {
   const { shown, behind } = within;
   const [tone, text] = shown === null ? ["quiet", words.sweep.notShown] : shown ? ["good", words.sweep.yes] : ["bad", words.sweep.no];
   const most = behind === null ? undefined : shown === false ? words.sweep.behindAtLeast(figure(behind[0])) : words.sweep.behindAtMost(figure(behind[1]));
-  return html`<span class=${tone}>${text}</span>${most ? html` <small class="quiet behind">${most}</small>` : null}`;
+  return html`<span class=${`within ${tone}`}>${text}</span>${most ? html` <small class="quiet behind">${most}</small>` : null}`;
 }
 
 /** @param {{matrix: any, metric: string, order: number[], group: string | null}} props group: the node by whose variants rows stand together */
