@@ -155,9 +155,9 @@ def test_every_shown_row_can_be_told_apart_at_80_columns(given: dict[str, Any]) 
 
 def test_the_best_and_the_baseline_are_marked_with_words() -> None:
     lines = table.render(document(RAG, ONE, lead=0.3)).splitlines()
-    assert lines[1].startswith("Best by ndcg: chunk=window retrieve=dense (0.6")
-    assert " over the baseline, p=0.001)." in " ".join(lines[1:3])
-    assert re.match(r"★ best +window +dense ", lines[6])
+    assert any(line.startswith("Best by ndcg: chunk=window retrieve=dense (0.6") for line in lines)
+    assert " over the baseline, p=0.001)." in " ".join(lines)
+    assert re.match(r"★ best +window +dense ", next(line for line in lines if "★ best " in line))
     assert sum("★" in line for line in lines) == 1
     assert [line for line in lines if " paragraph  default " in line and " baseline " in line]
 
