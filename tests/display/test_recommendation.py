@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -207,8 +208,8 @@ def test_a_table_tells_which_rows_are_good_enough() -> None:
     rows = [row("mini", 0.86, 0.1, True), row("small", 0.85, 0.2), row("large", 0.6, 0.3, False)]
     lines = table.render(matrix(decision(), rows=rows), 120).splitlines()
     header = next(line for line in lines if "≤0.05" in line)
-    start, first = header.index("≤0.05"), lines.index(header) + 2
-    cells = [line[start - 3 : start + 5].strip() for line in lines[first : first + 3]]
+    first = lines.index(header) + 2
+    cells = ["".join(re.findall(r"\b(?:yes|no)\b", line)) for line in lines[first : first + 3]]
     assert cells == ["yes", "", "no"]
     assert "within 0.05 of the best" in markdown.matrix(matrix(decision(), rows=rows))
 
