@@ -222,3 +222,22 @@ def test_of_rows_that_are_alike_none_leads() -> None:
     assert summary.mark(document, first, "contains") == "☆"
     document["best"]["contains"]["rival"] = None
     assert summary.mark(document, first, "contains") == ""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "tone", "first"),
+    [
+        ("worse", "bad", "Do not ship: worse than the baseline."),
+        ("failed", "bad", "Do not ship: the night failed."),
+        ("unclear", "open", "The gate holds."),
+        ("not worse", "good", "The gate holds."),
+    ],
+)
+def test_the_verdict_of_a_schedule_counts_with_the_gates(verdict: str, tone: str, first: str) -> None:
+    night = {"verdict": verdict, "because": ["contains 0.61 to 0.48"], "baseline": "1old"}
+    document = matrix(decision(basis="best", ties=[]), gates=[gate(True)], night=night)
+    found = recommendation.card(document)
+    assert found is not None
+    assert (found.tone, found.verdict) == (tone, first)
+    assert found.gates[-1] == (tone, f"schedule: {verdict} (baseline: sweep 1old): contains 0.61 to 0.48")
+    assert found.compared == ("1old", "1abc")

@@ -19,6 +19,7 @@ from wtb.store.database import Database
 from wtb.store.limits.sessions import named_session
 from wtb.store.read.baselines import find_baseline, named_baseline
 from wtb.store.rows.sweeps import SweepRow
+from wtb.store.schedules import fire_of_sweep
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import GateDocument, GateVerdict, JudgedMatrixDocument, MatrixDocument, RowDocument
@@ -43,6 +44,13 @@ def judged(
     if baseline is not None and sweep.spec.get("gates"):
         own = build(database, sweep, edited=edited, on_failure=on_failure)
     document = cast("JudgedMatrixDocument", {**matrix, "gates": judge(database, sweep, own)})
+    fire = fire_of_sweep(database, sweep.id)
+    if fire is not None and fire.verdict is not None:
+        document["night"] = {
+            "verdict": fire.verdict,
+            "because": [str(sentence) for sentence in fire.why or ()],
+            "baseline": fire.baseline_id,
+        }
     if has_labels(database, sweep.id):
         from wtb.analysis.judges.people import people
 

@@ -401,8 +401,17 @@ class PeopleDocument(TypedDict):
     rows: list[PeopleRow]
 
 
+class NightDocument(TypedDict):
+    """The verdict of a schedule on its sweep, compared with the `baseline` sweep, if there was one."""
+
+    verdict: str
+    because: list[str]
+    baseline: str | None
+
+
 class JudgedMatrixDocument(MatrixDocument):
     """The matrix of a sweep with its gates, and with what people would say where they have labelled it."""
 
     gates: list[GateDocument]
+    night: NotRequired[NightDocument]  # of sweeps that a schedule ran
     people: NotRequired[list[PeopleDocument]]

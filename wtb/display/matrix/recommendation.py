@@ -5,18 +5,26 @@ Terminal, report and pages show the same sentences, and show them first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from wtb.analysis.comparison.verdicts import is_unclear
+from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, is_unclear
 from wtb.core.texts import duration, money, plural, printable
 from wtb.display.matrix import figures, gates, sentences, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wtb.core.documents.matrix import DecisionDocument, GateDocument, MatrixDocument, RowDocument
+    from wtb.core.documents.matrix import (
+        DecisionDocument,
+        GateDocument,
+        JudgedMatrixDocument,
+        MatrixDocument,
+        NightDocument,
+        RowDocument,
+    )
 
 Tone = Literal["good", "bad", "open"]
+_OPEN = (UNCLEAR, CANNOT_TELL)
 
 
 class Card(NamedTuple):
@@ -29,7 +37,8 @@ class Card(NamedTuple):
         title: What to ship.
         facts: Its figures, each with its name.
         lines: What it rests on, and the next step.
-        gates: Each gate, whether it holds, and its numbers.
+        gates: Each gate, whether it holds, and its numbers; and the verdict of a schedule.
+        compared: The sweeps that a schedule compared, the earlier one first; None without.
     """
 
     tone: Tone
@@ -39,6 +48,7 @@ class Card(NamedTuple):
     facts: list[tuple[str, str]]
     lines: list[str]
     gates: list[tuple[Tone, str]]
+    compared: tuple[str, str] | None = None
 
 
 def card(document: MatrixDocument, judging: Sequence[GateDocument] | None = None) -> Card | None:
@@ -52,14 +62,19 @@ def card(document: MatrixDocument, judging: Sequence[GateDocument] | None = None
     found = gates.found_in(document) if judging is None else judging
     judged = [(_tone_of(gate), f"{gates.mark(gate)}: {gates.gate_text(gate)}") for gate in found]
     tones = [tone for tone, _ in judged]
+    night = cast("JudgedMatrixDocument", document).get("night")
+    if night is not None:
+        judged.append((_tone_of_night(night), _night_in_words(night)))
+        tones.append(judged[-1][0])
     return Card(
         tone="bad" if "bad" in tones else "open" if "open" in tones else _tone(decision),
-        verdict=_verdict(tones),
+        verdict=_verdict(tones[: len(found)], night),
         verdict_tone="bad" if "bad" in tones else "open" if "open" in tones or not tones else "good",
         title=_title(document, decision, "Leading candidate" if "bad" in tones else "Recommended"),
         facts=_facts(document, decision),
         lines=[*_basis(document, decision), *_next_step(document, decision)],
         gates=judged,
+        compared=(night["baseline"], document["sweep"]["id"]) if night and night["baseline"] else None,
     )
 
 
@@ -106,7 +121,21 @@ def _tone(decision: DecisionDocument) -> Tone:
     return "good" if decision["basis"] in ("within", "best", "figure") and decision["is_final"] else "open"
 
 
-def _verdict(tones: list[Tone]) -> str:
+def _tone_of_night(night: NightDocument) -> Tone:
+    return "bad" if night["verdict"] in (WORSE, "failed") else "open" if night["verdict"] in _OPEN else "good"
+
+
+def _night_in_words(night: NightDocument) -> str:
+    because = "; ".join(night["because"])
+    of = f" (baseline: sweep {night['baseline']})" if night["baseline"] else ""
+    return printable(f"schedule: {night['verdict']}{of}{f': {because}' if because else ''}")
+
+
+def _verdict(tones: list[Tone], night: NightDocument | None = None) -> str:
+    if night is not None and _tone_of_night(night) == "bad" and "bad" not in tones:
+        return (
+            "Do not ship: worse than the baseline." if night["verdict"] == WORSE else "Do not ship: the night failed."
+        )
     if not tones:
         return ""
     if failed := tones.count("bad"):

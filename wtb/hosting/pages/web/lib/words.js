@@ -178,6 +178,7 @@ export const words = {
     label: "The decision",
     warnings: (/** @type {number} */ count, /** @type {boolean} */ isMore) => `${count === 1 ? "1" : format(count)} ${isMore ? "more " : ""}${count === 1 ? "warning" : "warnings"}`,
     answers: "What each metric shows",
+    compare: "Compare with the baseline",
   },
   log: { severity: "From severity", nothing: "Nothing of this severity has happened so far." },
   label: {

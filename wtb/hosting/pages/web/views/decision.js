@@ -1,20 +1,23 @@
 /** What to ship, what that rests on, and the next step: the first thing that is shown of a sweep. Words are the server's, as in a terminal. */
+import { segment } from "../lib/api.js";
 import { html } from "../lib/html.js";
+import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
 
 const MARKS = { good: "✓", bad: "✗", open: "?" };
 
 /** @typedef {"good" | "bad" | "open"} Tone */
 
-/** @param {{decision: {tone: Tone, verdict: string, verdict_tone: Tone, title: string, facts: [string, string][], lines: string[], gates: [Tone, string][]}}} props */
+/** @param {{decision: {tone: Tone, verdict: string, verdict_tone: Tone, title: string, facts: [string, string][], lines: string[], gates: [Tone, string][], compared: [string, string] | null}}} props */
 export function Decision({ decision }) {
-  const { tone, verdict, verdict_tone: judged, title, facts, lines, gates } = decision;
+  const { tone, verdict, verdict_tone: judged, title, facts, lines, gates, compared } = decision;
   return html`<section class=${`decision is-${tone}`} aria-label=${words.decision.label}>
     ${verdict ? html`<p class=${`verdict ${judged}`}><span aria-hidden="true">${MARKS[judged]} </span>${verdict}</p>` : null}
     <h2>${title}</h2>
     ${facts.length ? html`<dl>${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>` : null}
     ${lines.map((line) => html`<p>${line}</p>`)}
     ${gates.length ? html`<ul class="gates">${gates.map(([mark, text]) => html`<li class=${mark}><span aria-hidden="true">${MARKS[mark]} </span>${text}</li>`)}</ul>` : null}
+    ${compared ? html`<p><${Link} to=${`/compare/${segment(compared[0])}/${segment(compared[1])}`}>${words.decision.compare}<//></p>` : null}
   </section>`;
 }
 
