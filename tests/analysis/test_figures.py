@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.support import documents
+from wtb.analysis.decision import decide
 from wtb.analysis.matrix.selection import choose, fronts
 from wtb.analysis.statistics.pareto import front
 from wtb.core.expressions.figures import Name, parse_condition
 from wtb.core.expressions.language import UnknownValue
-from wtb.display.matrix import sentences
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure, unknown_figure
 
 
@@ -277,13 +277,16 @@ def test_where_none_can_be_chosen_it_is_said_why() -> None:
     assert found["because"].startswith("no combination is known to have cost_usd < 0")
 
 
-def test_the_choice_follows_the_answer_of_the_first_metric() -> None:
-    matrix = {**MATRIX, "choice": choose(MATRIX, {"maximize": "ndcg", "subject_to": "cost_usd < 0.01"})}
-    said = sentences.answer(matrix, "ndcg")
-    assert said.endswith("To maximize ndcg subject to cost_usd < 0.01: the baseline retrieve=bm25.")
-    assert "maximize" not in sentences.answer(matrix, "exact match")
-    matrix["choice"] = choose(MATRIX, {"maximize": "ndcg", "subject_to": "cost_usd < 0"})
-    assert "cost_usd < 0: no combination, no combination is known" in sentences.answer(matrix, "ndcg")
+def test_the_decision_is_of_the_combinations_that_are_allowed() -> None:
+    best = {"maximize": "ndcg", "subject_to": "cost_usd < 0.01"}
+    found = decide({**MATRIX, "choice": None}, best, None)
+    assert (found["objective"], found["combination"]) == (
+        "maximize ndcg subject to cost_usd < 0.01",
+        {"retrieve": "bm25"},
+    )
+    nothing = decide({**MATRIX, "choice": None}, {**best, "subject_to": "cost_usd < 0"}, None)
+    assert (nothing["combination"], nothing["basis"]) == (None, None)
+    assert str(nothing["because"]).startswith("no combination is known to have cost_usd < 0")
 
 
 def test_a_statistic_is_of_the_metric_even_if_another_metric_is_called_so() -> None:

@@ -231,6 +231,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
         *_mixed(runs.counts),
         *about_costs,
         *failures_counted(scored),
+        *cases_without_expected(scored),
         *hanging_choice(matrix["choice"]),
         *(bounds_that_matter(matrix) if seen is None else []),
         *_not_as_submitted(sweep, matrix),
@@ -393,7 +394,7 @@ def _rows(
         "slices": sliced,
         "noise": noise,
     }
-    warned = [*data_found(sweep.spec), *cases_without_expected(scored), *warnings]
+    warned = [*data_found(sweep.spec), *warnings]
     return figures, warned, by
 
 
