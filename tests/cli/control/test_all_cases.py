@@ -117,7 +117,7 @@ def test_a_function_that_was_just_written_runs_for_every_case_from_where_it_make
     table = [line.split() for line in made.stdout.splitlines()]
     assert ["exploratory", "written_later", "8"] in [line[:3] for line in table]
     assert ["★", "best", "loud", "8"] in [line[:4] for line in table]
-    assert "Warning: B=written_later is exploratory" in made.stdout
+    assert "1 warning: wtb matrix" in made.stdout
     csv = ran.inside("matrix", "first", "--format", "csv", check=0).stdout.splitlines()
     assert [line.rsplit(",", 1)[1] for line in csv] == ["exploratory", "no", "no", "yes"]
     report = ran.inside("report", "first", "-o", "report.html", check=0)

@@ -86,7 +86,7 @@ def test_the_same_sweep_with_fresh_noise_is_another_look(answers: Project) -> No
     pool = f"3 sweeps ran these rows over these cases: pool them as repeats with `wtb pool {ids}`, which tells more"
     id = third["sweep"]["id"]
     for command in (
-        ("matrix", id),
+        ("matrix", id, "--warnings"),
         ("matrix", id, "--format", "md"),
         ("report", id, "--format", "json"),
         ("report", id, "--format", "html"),
