@@ -84,6 +84,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "budget set": {"usd": 1, "project": "search"},
     "fork --all-cases": {"all_cases": True},
     "log --summary": {"summary": True},
+    "show --outputs": {"outputs": True},
     "files PATH": {"path": "a.txt"},
     "files --diff": {"diff": "first"},
     "files --export": {"export": "somewhere"},

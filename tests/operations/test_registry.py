@@ -202,7 +202,9 @@ DIFFERENCES = {
     ("files", "export"): "is `directory`",
     ("files", "directory"): "is --export",
     ("show", "cells"): "asks for another operation",
-    ("show", "failed"): "short for two statuses",
+    ("show", "outputs"): "asks for another operation",
+    ("show", "cases"): "is --case",
+    ("show", "key"): "is --key",
     ("rollback", "undo"): "asks for another operation",
     ("fork", "all_cases"): "asks for another operation",
     ("fork", "no_run"): "is `run`, the other way round",
@@ -229,6 +231,7 @@ METHODS_LACK = {
     ("QuestionHandle.details", "limit"): "it is one question",
     **{(f"{owner}.{name}", "execution"): "the execution's own method" for owner in HANDLES for name in EVENTS},
     **{(f"{owner}.log", name): "`follow`" for owner in HANDLES for name in ("follow", "interval_s")},
+    ("ExecutionHandle.read_value", "case"): "it is of a sweep",
     **{("ExecutionHandle." + name, "cell"): "`SweepHandle.execution` finds it" for name in FILES},
 }
 

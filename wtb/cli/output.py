@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wtb.cli import options
 from wtb.cli.console import put, say, width, write_result
+from wtb.core.texts import printable
 from wtb.display.json_text import as_json, cells_as_json
 
 if TYPE_CHECKING:
@@ -63,3 +64,11 @@ def put_cells(cells: Iterable[CellDocument], output: Path | None) -> None:
     with output.open("w", encoding="utf-8") as file:
         file.writelines(cells_as_json(cells))
     print(f"written to {output}", file=sys.stderr)
+
+
+def put_value(pieces: Iterable[bytes], output: Path | None) -> None:
+    """Write a value in full. On a terminal, which would obey them, control characters of it are replaced."""
+    text = b"".join(pieces).decode()
+    if output is None and sys.stdout.isatty():
+        text = "\n".join(map(printable, text.split("\n")))
+    put(text, output)

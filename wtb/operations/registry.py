@@ -359,6 +359,16 @@ OPERATIONS: Mapping[str, Operation] = {
     "show --cells": Operation(
         "inspection.sweeps:cells", "Return the cells of a sweep with their states and scores.", ("SweepHandle.cells",)
     ),
+    "show --outputs": Operation(
+        "outputs.side_by_side:outputs",
+        "Return the outputs of combinations side by side, a page of cases at a time.",
+        ("SweepHandle.outputs",),
+    ),
+    "show --key": Operation(
+        "outputs.side_by_side:read_value",
+        "Return one value of a state or a case in full.",
+        ("ExecutionHandle.read_value", "SweepHandle.read_value"),
+    ),
     "show CHECKPOINT": Operation(
         "inspection.history:show_checkpoint",
         "Show the state and files of a checkpoint, who wrote it and what comes next.",

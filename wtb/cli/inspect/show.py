@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wtb.cli import options
 from wtb.cli.console import existing_backend, open_backend, put, say, width
-from wtb.cli.output import in_color, present, present_all, put_cells
+from wtb.cli.output import in_color, present, present_all, put_cells, put_value
 from wtb.cli.pages import open_page
 from wtb.config.stack_file import find_stack
 from wtb.core.errors import InputError, NotFound
 from wtb.core.units import parse_duration
 from wtb.display.text import sweeps
 from wtb.display.text.admin import machine
-from wtb.display.text.inspect import execution_status, executions
+from wtb.display.text.inspect import execution_status, executions, outputs_by_case
 from wtb.display.text.inspect import history as history_text
 from wtb.operations.inspection import history
 from wtb.operations.inspection import sweeps as operations
+from wtb.operations.outputs import side_by_side
 
 if TYPE_CHECKING:
     from wtb.operations.context import Backend
@@ -120,6 +122,27 @@ def show(
     failed: Annotated[bool, typer.Option("--failed", help="Only cells that failed, or were set aside.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="At most this many cells.")] = None,
     calls: Annotated[bool, typer.Option("--calls", help="Model and tool calls of an execution.")] = False,
+    outputs: Annotated[bool, typer.Option("--outputs", help="Outputs of combinations side by side, by case.")] = False,
+    rows: Annotated[
+        list[int] | None,
+        typer.Option("--row", metavar="ROW", help="Outputs: only these rows of the matrix, from 0; repeatable."),
+    ] = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key", metavar="KEY", help="Outputs: these keys of the state; repeatable. Of an execution: one in full."
+        ),
+    ] = None,
+    differ: Annotated[
+        list[int] | None,
+        typer.Option("--differ", metavar="ROW", help="Outputs: only where two rows differ; give both."),
+    ] = None,
+    worst: Annotated[
+        str | None, typer.Option("--worst", metavar="METRIC", help="Outputs: the worst cases by it first.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Outputs: only cases with this tag.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Outputs: only cases in which it is found.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", help="Outputs: skip so many cases.")] = None,
     open_it: options.Open = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
@@ -131,33 +154,80 @@ def show(
 
     See also: `wtb status` says how far it is; `wtb matrix` compares the combinations; `wtb history` shows checkpoints.
 
-    Examples: wtb show nightly --cells --failed  |  wtb show EXECUTION --calls  |  wtb show CHECKPOINT
+    Examples: wtb show nightly --cells --failed  |  wtb show nightly --outputs --worst accuracy  |
+    wtb show EXECUTION --calls  |  wtb show EXECUTION --key answer  |  wtb show CHECKPOINT
     """
     backend = open_backend(db)
-    if not (cells or statuses or case is not None or failed or limit is not None):
-        try:
-            found = backend.call(operations.show, ref, calls=calls)
-        except NotFound as nothing:
-            _show_checkpoint(backend, ref, nothing, is_alone=not (calls or open_it), format=format, output=output)
-            return
-        render: Callable[[Any, int, bool], str] = executions.execution if "execution" in found else sweeps.summary
-        present(found, render, format, output)
-        if open_it:
-            kind = "execution" if "execution" in found else "sweep"
-            heading: Any = found.get(kind)
-            open_page(f"/{kind}s/{heading['id']}", db)
-        return
-    if open_it:
-        raise InputError("--open is for a sweep or an execution; give it without --cells and its filters")
-    if calls:
-        raise InputError("--calls is for one execution; give it without --cells and its filters")
-    chosen = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]
-    if format is options.Format.json:
-        put_cells(backend.call(operations.cells, ref, statuses=chosen, case=case, limit=limit).cells, output)
-        return
+    of_outputs: dict[str, Any] = {
+        "rows": rows,
+        "differ": differ,
+        "worst": worst,
+        "tag": tag,
+        "text": text,
+        "offset": offset,
+    }
+    of_outputs = {name: value for name, value in of_outputs.items() if value is not None}
+    if outputs or of_outputs:
+        if cells or calls or open_it or statuses:
+            raise InputError("--outputs is a view of its own; give it without --cells, --status, --calls and --open")
+        chosen: dict[str, Any] = {"keys": keys or (), "failed": failed, "cases": () if case is None else (case,)}
+        chosen |= {} if limit is None else {"limit": limit}
+        document = backend.call(side_by_side.outputs, ref, **of_outputs, **chosen)
+        present(document, outputs_by_case.outputs, format, output)
+    elif keys:
+        if len(keys) > 1:
+            raise InputError(f"--key is given {len(keys)} times; expected one key, or --outputs")
+        put_value(backend.call(side_by_side.read_value, ref, key=keys[0], case=case), output)
+    elif cells or statuses or case is not None or failed or limit is not None:
+        if open_it or calls:
+            option = "--open is for a sweep or an execution" if open_it else "--calls is for one execution"
+            raise InputError(f"{option}; give it without --cells and its filters")
+        wanted = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]
+        _show_cells(backend, ref, format, output, statuses=wanted, case=case, limit=limit)
+    else:
+        _show_target(backend, ref, format, output, calls=calls, open_in=db if open_it else None, open_it=open_it)
 
+
+def _show_target(
+    backend: Backend,
+    ref: str,
+    format: options.Format,
+    output: Path | None,
+    *,
+    calls: bool,
+    open_it: bool,
+    open_in: str | None,
+) -> None:
+    """Show a sweep, an execution or a checkpoint."""
+    try:
+        found = backend.call(operations.show, ref, calls=calls)
+    except NotFound as nothing:
+        _show_checkpoint(backend, ref, nothing, is_alone=not (calls or open_it), format=format, output=output)
+        return
+    render: Callable[[Any, int, bool], str] = executions.execution if "execution" in found else sweeps.summary
+    present(found, render, format, output)
+    if open_it:
+        kind = "execution" if "execution" in found else "sweep"
+        heading: Any = found.get(kind)
+        open_page(f"/{kind}s/{heading['id']}", open_in)
+
+
+def _show_cells(
+    backend: Backend,
+    ref: str,
+    format: options.Format,
+    output: Path | None,
+    *,
+    statuses: Sequence[str],
+    case: str | None,
+    limit: int | None,
+) -> None:
+    """Show cells of a sweep."""
+    if format is options.Format.json:
+        put_cells(backend.call(operations.cells, ref, statuses=statuses, case=case, limit=limit).cells, output)
+        return
     max_rows = limit or TABLE_CELLS
-    listed = backend.call(operations.cells, ref, statuses=chosen, case=case, limit=max_rows + 1)
+    listed = backend.call(operations.cells, ref, statuses=statuses, case=case, limit=max_rows + 1)
     shown = list(listed.cells)
     if not shown:
         say("no cell matches")

@@ -22,6 +22,7 @@ from wtb.core.documents import (
     sweeps,
 )
 from wtb.core.documents.access import audit
+from wtb.core.documents.results import outputs
 from wtb.core.documents.storage import backups, copies, erasure, policies
 from wtb.core.documents.workflows import graphs, publications
 
@@ -75,6 +76,7 @@ DOCUMENTS: dict[str, Document] = {
     "watch": Document(sweeps.WatchDocument, ("watch",), version=4),
     "summary": Document(sweeps.SummaryDocument, ("show SWEEP",), version=2),
     "cells": Document(sweeps.CellsDocument, ("show --cells",)),
+    "outputs": Document(outputs.OutputsDocument, ("show --outputs",)),
     "execution": Document(
         executions.ExecutionDocument, ("show EXECUTION", "start", "resume", "retry", "fork", "answer")
     ),

@@ -321,7 +321,7 @@ def _parameter(route: Route, parameter: inspect.Parameter, hint: Any, text: str 
         source, default = Body(embed=True, default_factory=lambda: ..., **told), inspect.Parameter.empty
     else:
         source = Body(embed=True, **told)
-    hint = list[str] if hint == Sequence[str] else hint
+    hint = {Sequence[str]: list[str], Sequence[int]: list[int]}.get(hint, hint)
     annotation = Annotated[hint, source]
     return parameter.replace(annotation=annotation, default=default, kind=inspect.Parameter.KEYWORD_ONLY)
 

@@ -43,6 +43,7 @@ from wtb.operations.inspection.history import history, show_checkpoint
 from wtb.operations.inspection.log import count_events, log
 from wtb.operations.inspection.sweeps import cells, list_runs, list_sweeps, show, status
 from wtb.operations.inspection.workflows import list_published, show_published
+from wtb.operations.outputs.side_by_side import outputs, read_value
 from wtb.operations.results.baselines import list_baselines, remove_baseline, set_baseline, show_baseline
 from wtb.operations.results.comparing import compare, compare_rows
 from wtb.operations.results.costs import costs
@@ -77,6 +78,8 @@ class Operations:
     status = method(status)
     show = method(show)
     cells = method(cells)
+    outputs = method(outputs)
+    read_value = method(read_value)
     log = method(log)
     count_events = method(count_events)
     history = method(history)
@@ -174,6 +177,8 @@ class AsyncOperations:
     status = async_method(status)
     show = async_method(show)
     cells = async_method(cells)
+    outputs = async_method(outputs)
+    read_value = async_method(read_value)
     log = async_method(log)
     count_events = async_method(count_events)
     history = async_method(history)

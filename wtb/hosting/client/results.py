@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import httpx
 
 CELLS = "show --cells"
-CONTENTS = frozenset({"files PATH", "export ARCHIVE"})
+CONTENTS = frozenset({"files PATH", "export ARCHIVE", "show --key"})
 LINES = frozenset({CELLS, "log"})  # of these each line is read by itself: there may be more than memory holds
 
 

@@ -29,6 +29,7 @@ from wtb.operations.handles.records import ExecutionRecord, ProgressCallback, ex
 from wtb.operations.handles.target import TargetHandle
 from wtb.operations.inspection import files, history
 from wtb.operations.inspection.executions import diff
+from wtb.operations.outputs.side_by_side import read_value
 from wtb.operations.running.background import BackgroundRun
 from wtb.operations.running.continuing import Continued, resume, retry
 from wtb.operations.running.local import Code, Ran
@@ -401,6 +402,15 @@ class ExecutionHandle(TargetHandle):
             Its bytes.
         """
         return b"".join(read_archive(self._context, self.id))
+
+    @documented_by(read_value)
+    def read_value(self, key: str) -> str:
+        """Return a value of its state in full.
+
+        Returns:
+            The text, or JSON of what is no text.
+        """
+        return b"".join(read_value(self._context, self.id, key=key)).decode()
 
     def _repr_html_(self) -> str:
         """How it stands, its steps and its state, for notebooks."""

@@ -16,6 +16,7 @@ from wtb.core.arguments.checking import as_path
 from wtb.core.documents.comparison import TELLING, ComparisonDocument, RowComparisonDocument
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
+from wtb.core.documents.results.outputs import OutputsDocument
 from wtb.core.documents.storage.copies import CopiedSweepDocument
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import InputError
@@ -33,6 +34,7 @@ from wtb.operations.handles.records import ProgressCallback, SweepRecord, report
 from wtb.operations.handles.target import TargetHandle
 from wtb.operations.housekeeping.delete import Deleted, delete, preview_delete
 from wtb.operations.inspection.sweeps import cells
+from wtb.operations.outputs.side_by_side import PAGE, outputs, read_value
 from wtb.operations.results.asking import Asking
 from wtb.operations.results.baselines import BaselineSet, set_baseline
 from wtb.operations.results.comparing import compare, compare_rows
@@ -193,6 +195,50 @@ class SweepHandle(TargetHandle):
             Of each: `combination`, `case`, `repeat`, `status`, `state`, `scores`, `execution`, `error`, and more.
         """
         return list(cells(self._context, self.id, statuses=statuses, case=case, limit=limit).cells)
+
+    @documented_by(outputs)
+    def outputs(
+        self,
+        *,
+        rows: Sequence[int] = (),
+        keys: Sequence[str] = (),
+        failed: bool = False,
+        differ: Sequence[int] = (),
+        worst: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
+        cases: Sequence[str] = (),
+        offset: int = 0,
+        limit: int = PAGE,
+    ) -> OutputsDocument:
+        """Return the outputs of combinations side by side, a page of cases at a time.
+
+        Returns:
+            The page: `cases`, each with its input, what is expected, and a cell for each of `rows`.
+        """
+        return outputs(
+            self._context,
+            self.id,
+            rows=rows,
+            keys=keys,
+            failed=failed,
+            differ=differ,
+            worst=worst,
+            tag=tag,
+            text=text,
+            cases=cases,
+            offset=offset,
+            limit=limit,
+        )
+
+    @documented_by(read_value)
+    def read_value(self, case: str, key: str | None = None) -> str:
+        """Return a value of the input of a case, or its expected value, in full.
+
+        Returns:
+            The text, or JSON of what is no text.
+        """
+        return b"".join(read_value(self._context, self.id, case=case, key=key)).decode()
 
     def execution(
         self, case: str, choices: Mapping[str, str] | None = None, repeat: int | None = None

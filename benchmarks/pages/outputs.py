@@ -1,0 +1,115 @@
+"""Outputs of 64 combinations x 1,000 cases side by side: the operation, the first draw, frames, and a word diff."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+
+from benchmarks.embedded.evidence import CASES, quality
+from benchmarks.harness.environment import Environment
+from benchmarks.harness.figures import Figure, of_rounds
+from benchmarks.pages.site import site
+from benchmarks.workloads.chain import STEPS, workflow
+from wtb import Sweep
+from wtb.core.serialization.codec import digest, encode
+from wtb.operations.context import Context
+from wtb.operations.outputs.side_by_side import outputs
+from wtb.store.bulk import insert_values
+from wtb.store.database import Database
+from wtb.store.tables.schema import checkpoints
+
+WORDS = "the answer of a model with **marks**, a list:\n\n- one\n- two\n\nand `code` that people read".split(" ")
+
+# From the arrival of the first page of outputs to the mark that the table sets when it has drawn it.
+DRAWN = """
+async () => {
+  const drawn = () => performance.getEntriesByName("outputs")[0];
+  while (!drawn()) await new Promise(requestAnimationFrame);
+  const all = performance.getEntriesByType("resource").filter((one) => one.name.includes("/outputs?"));
+  const arrived = all.map((one) => one.responseEnd).filter((time) => time <= drawn().startTime);
+  return drawn().startTime - arrived.at(-1);
+}
+"""
+FRAMES = """
+async () => {
+  const view = document.querySelector(".outputs"), frames = [];
+  const begun = performance.now();
+  for (let last = begun; last - begun < 5000; ) {
+    const at = (last - begun) / 5000;
+    view.scrollTop = at * 20000;
+    view.scrollLeft = 3000 * (1 + Math.sin(9 * at));
+    await new Promise(requestAnimationFrame);
+    const now = performance.now();
+    frames.push(now - last);
+    last = now;
+  }
+  return frames.sort((a, b) => a - b)[Math.floor(frames.length * 0.95)];
+}
+"""
+DIFF = """
+async ([path, one, other]) => {
+  const { compareTexts } = await import(path);
+  const begun = performance.now();
+  const parts = compareTexts(one, other);
+  if (!parts.length) throw new Error("nothing was compared");
+  return performance.now() - begun;
+}
+"""
+
+
+def _text(seed: int, words: int) -> str:
+    drawn = random.Random(seed)
+    return " ".join(drawn.choice(WORDS) + ("\n\n" if place % 40 == 39 else "") for place in range(words))
+
+
+def _write_texts(database: Database, count: int) -> None:
+    """Have the states at the heads of executions hold texts of 1 kB."""
+    texts = [encode(_text(number, 150)) for number in range(count)]
+    pairs = sorted({digest(data): data for data in texts}.items())
+    with database.write(long=True) as connection:
+        insert_values(connection, pairs)
+        heads = connection.execute(sa.select(checkpoints.c.id, checkpoints.c.state)).all()
+        for number, (id_, state) in enumerate(heads):
+            changed = {**state, "c": digest(texts[number % count])}
+            connection.execute(sa.update(checkpoints).where(checkpoints.c.id == id_).values(state=changed))
+
+
+def measure(environment: Environment, runs: int) -> Iterator[Figure]:
+    url = environment.fresh("sqlite")
+    database = Database(url)
+    swept = Sweep(
+        workflow=workflow(),
+        cases=[{"id": str(number), "input": {"x": number}} for number in range(CASES)],
+        vary=dict.fromkeys(STEPS, "all"),
+        evaluate=[quality],
+    ).run(database, files=environment.folder / "pages")
+    _write_texts(database, 2_000)
+    context, took = Context(database), []
+    for _ in range(runs + 1):
+        begun = time.perf_counter()
+        outputs(context, swept.id, keys=["c"], limit=50)
+        took.append(1000 * (time.perf_counter() - begun))
+    database.close()
+    what = f"outputs of 64 x {CASES:,} cells"
+    yield of_rounds("cells.outputs for 64 x 50 cells", took[1:], "ms", 100)
+    with site(url) as seen:
+        drawn, frames = [], []
+        rows = "-".join(map(str, range(64)))
+        for _ in range(runs):
+            page = seen.open(f"/sweeps/{swept.id}?tab=outputs&rows={rows}&keys=c")
+            drawn.append(page.evaluate(DRAWN))
+            frames.append(page.evaluate(FRAMES))
+            page.context.close()
+        page = seen.open("/")
+        module = page.evaluate("document.querySelector('script').src").replace("main.js", "lib/text_diff.js")
+        one = _text(1, 16_000)[:100_000]
+        other = " ".join("changed" if place % 90 == 7 else word for place, word in enumerate(one.split(" ")))
+        alike = [page.evaluate(DIFF, [module, one, other]) for _ in range(runs)]
+        unlike = [page.evaluate(DIFF, [module, one, _text(2, 16_000)[:100_000]]) for _ in range(runs)]
+    yield of_rounds(f"{what}: first draw from the arrival of data", drawn, "ms", 150)
+    yield of_rounds(f"{what}: frames of 5 s of scrolling, p95", frames, "ms", 17)
+    yield of_rounds("word diff of two similar outputs of 100 kB", alike, "ms", 100)
+    yield of_rounds("word diff of two unlike outputs of 100 kB", unlike, "ms", 100)

@@ -1,0 +1,239 @@
+"""Outputs side by side: what combinations returned for each case, filtered and ordered by both databases."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.documents import validator
+from tests.support.project import Project
+from wtb import END, Sweep, SweepHandle, Workflow, evaluator
+from wtb.core.documents.results.outputs import CUT
+from wtb.core.errors import InputError
+from wtb.operations.context import Context
+from wtb.operations.housekeeping.erase import erase
+from wtb.store.database import Database
+
+ESCAPES = '"\\\n\t\x00\x1b é \u202e \U0001f600'
+LONG = (ESCAPES * 1_000_000)[:9_000_000]  # 10 MB and more as it is stored
+CASES: list[dict[str, Any]] = [
+    {"id": "q1", "input": {"question": "Capital of France?"}, "expected": "Paris", "tags": ["easy"]},
+    {"id": "q2", "input": {"question": "Capital of Peru?"}, "expected": "Lima", "tags": ["easy", "far"]},
+    {"id": "q3", "input": {"question": "50% of 8_0?"}, "expected": "40"},
+    {"id": "q4", "input": {"question": "long"}},
+]
+
+
+def asking() -> Workflow:
+    workflow = Workflow("asking")
+
+    @workflow.node
+    def answer(state: Any, ctx: Any, *, style: str = "plain") -> dict[str, Any]:
+        question = state["question"]
+        if question in ("long", "huge"):
+            text = LONG if question == "huge" else LONG[:20_000]
+            return {"answer": text, "steps": ["\u202e", {"deep": "x" * 5_000}]}
+        if style == "broken" and "Peru" in question:
+            raise ValueError("the line to Lima was cut")
+        answers = {"Capital of France?": "Paris", "Capital of Peru?": "Cusco", "50% of 8_0?": "40"}
+        text = answers[question]
+        ctx.cost(usd=0.5)
+        return {"answer": f"It is {text.upper()}." if style == "loud" else text, "steps": ["read", "think"]}
+
+    answer.variant("loud", style="loud")
+    answer.variant("broken", style="broken")
+    workflow.entry(answer)
+    workflow.edge(answer, END)
+    return workflow
+
+
+@evaluator(better="higher", scale=(0, 1))
+def right(case: Any, result: Any) -> float:
+    if case.expected is None:
+        raise ValueError("nothing to compare with")
+    return float(case.expected.lower() in result.state["answer"].lower())
+
+
+@pytest.fixture
+def sweep(database: Database) -> SweepHandle:
+    return Sweep(
+        workflow=asking(),
+        cases=CASES,
+        vary={"answer": ["default", "loud", "broken"]},
+        evaluate=[right, {"exact_match": {"field": "answer"}}],
+        repeats=1,
+        name="asked",
+        run={"pool": "thread"},
+    ).run(database)
+
+
+def ids(found: Any) -> list[str]:
+    return [case["case"] for case in found["cases"]]
+
+
+def test_cases_are_rows_and_combinations_columns(sweep: SweepHandle) -> None:
+    found = sweep.outputs(rows=[1, 0])
+    validator("outputs").validate(json.loads(json.dumps(found)))
+    assert [row["combination"] for row in found["rows"]] == [{"answer": "loud"}, {"answer": "default"}]
+    assert (found["keys"], found["other_keys"]) == (["answer"], ["steps", "question"]), "what evaluators read is shown"
+    assert (found["total"], found["combinations"], found["repeats"]) == (4, 3, 1)
+    first = found["cases"][0]
+    assert (first["case"], first["tags"], first["expected"]["value"]) == ("q1", ["easy"], "Paris")
+    assert first["input"]["question"]["value"] == "Capital of France?"
+    loud, plain = first["cells"]
+    assert (loud["outputs"]["answer"]["value"], plain["outputs"]["answer"]["value"]) == ("It is PARIS.", "Paris")
+    assert (loud["row"], loud["status"], loud["cost_usd"]) == (1, "succeeded", 0.5)
+    assert plain["scores"]["right"] == {"value": 1.0, "reason": None, "version": None}
+    assert "nothing to compare with" in found["cases"][3]["cells"][0]["scores"]["right"]["reason"]
+    assert sweep.outputs(keys=["steps"])["cases"][0]["cells"][0]["outputs"]["steps"]["value"] == ["read", "think"]
+
+
+def test_a_failed_cell_has_its_error_and_what_there_was(sweep: SweepHandle) -> None:
+    found = sweep.outputs(failed=True)
+    assert ids(found) == ["q2"]
+    plain, _, broken = found["cases"][0]["cells"]
+    assert (plain["error"], broken["status"]) == (None, "failed")
+    assert "the line to Lima was cut" in broken["error"]
+    assert broken["outputs"] == {}
+    assert sweep.outputs(failed=True, rows=[0, 1])["total"] == 0, "of the combinations that are shown"
+
+
+def test_the_database_filters_by_difference_tag_text_and_case(sweep: SweepHandle) -> None:
+    assert ids(sweep.outputs(differ=[0, 1])) == ["q1", "q2", "q3"]
+    assert ids(sweep.outputs(differ=[0, 2])) == ["q2"], "one of them failed"
+    assert ids(sweep.outputs(differ=[0, 1], keys=["steps"])) == []
+    assert ids(sweep.outputs(tag="far")) == ["q2"]
+    assert ids(sweep.outputs(tag="easy", differ=[0, 2])) == ["q2"]
+    assert ids(sweep.outputs(text="cusco")) == ["q2"], "in an output, in any case of letters"
+    assert ids(sweep.outputs(text="lima")) == ["q2"], "expected"
+    assert ids(sweep.outputs(text="of fr")) == ["q1"], "in an input"
+    assert ids(sweep.outputs(text="THE LINE TO")) == ["q2"], "in an error"
+    assert ids(sweep.outputs(text="50%")) == ids(sweep.outputs(text="8_0")) == ["q3"], "no pattern"
+    assert ids(sweep.outputs(text="think")) == [], "in what is shown"
+    assert ids(sweep.outputs(text="think", keys=["steps"])) == ["q1", "q2", "q3"]
+    assert ids(sweep.outputs(text="\\\n\t")) == ["q4"], "as it is, not as it is stored"
+    assert ids(sweep.outputs(text="Q3")) == ["q3"], "an id"
+    assert ids(sweep.outputs(cases=["q3", "q1"])) == ["q1", "q3"]
+
+
+def test_the_worst_cases_come_first(sweep: SweepHandle) -> None:
+    assert ids(sweep.outputs(worst="right")) == ["q2", "q1", "q3", "q4"], "those without a score come last"
+    assert ids(sweep.outputs(worst="right", rows=[0], limit=1)) == ["q2"]
+
+
+def test_pages_follow_each_other(sweep: SweepHandle) -> None:
+    pages = [sweep.outputs(limit=3, offset=offset) for offset in (0, 3, 6)]
+    assert [ids(page) for page in pages] == [["q1", "q2", "q3"], ["q4"], []]
+    assert {page["total"] for page in pages} == {4}
+
+
+def test_long_values_are_cut_with_a_path_to_the_whole(database: Database) -> None:
+    cases = [{"id": "q1", "input": {"question": "huge"}, "expected": "Paris"}]
+    run = {"pool": "thread"}
+    sweep = Sweep(workflow=asking(), cases=cases, vary={"answer": ["default"]}, evaluate=[right], run=run).run(database)
+    found = sweep.outputs(keys=["answer", "steps"])
+    (cell,) = found["cases"][0]["cells"]
+    answer, steps = cell["outputs"]["answer"], cell["outputs"]["steps"]
+    assert len(json.dumps(found)) < 60_000
+    assert answer["value"] == LONG[: len(answer["value"])]
+    assert CUT - 100 < len(answer["value"]) <= CUT
+    assert (answer["cut"], answer["kind"]) == (True, "text")
+    assert answer["bytes"] > 10_000_000
+    assert answer["whole"] == f"/executions/{cell['execution']}/value?key=answer"
+    assert steps["value"][1] == {"deep": "x" * CUT}
+    assert steps["cut"]
+    execution = sweep.execution("q1")
+    assert execution.read_value("answer") == LONG
+    assert json.loads(execution.read_value("steps"))[1] == {"deep": "x" * 5_000}
+    assert sweep.read_value("q1") == "Paris"
+    assert sweep.read_value("q1", "question") == "huge"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"rows": [3]}, "rows 3: the sweep has the rows 0 to 2"),
+        ({"differ": [0]}, "differ is 0; expected the numbers of two combinations"),
+        ({"differ": [1, 1]}, "expected the numbers of two combinations"),
+        ({"differ": [1, 7]}, "differ 7: the sweep has the rows 0 to 2"),
+        ({"keys": ["anser"]}, "no key 'anser'; did you mean 'answer'"),
+        ({"worst": "rigt"}, "did you mean 'right'"),
+        ({"tag": "eazy"}, "did you mean 'easy'"),
+        ({"cases": ["q9"]}, "the sweep has no case 'q9'"),
+        ({"limit": 1001}, "limit is 1001"),
+    ],
+)
+def test_what_there_is_not_is_rejected(sqlite_url: str, given: dict[str, Any], words: str) -> None:
+    database = Database(sqlite_url)
+    made = Sweep(
+        workflow=asking(), cases=CASES[:1], vary={"answer": "all"}, evaluate=[right], run={"pool": "thread"}
+    ).run(database)
+    with pytest.raises(InputError, match="|".join([words.replace("?", r"\?")])):
+        made.outputs(**{"tag": None, **given})
+    database.close()
+
+
+def test_no_text_of_an_erased_case_is_found(sweep: SweepHandle) -> None:
+    erase(Context(sweep.database), "q2")
+    assert "q2" not in ids(sweep.outputs())
+    assert ids(sweep.outputs(text="cusco")) == []
+
+
+FLOW = """
+from wtb import Workflow
+wf = Workflow("answers")
+
+@wf.node
+def answer(state, *, loud: bool = False):
+    if loud and state["question"] == "b":
+        raise ValueError("too loud \\x1b[31m")
+    return {"answer": (state["question"] * 4000).upper() if loud else "\\x1b[31mred " + state["question"]}
+
+answer.variant("loud", loud=True)
+wf.entry(answer)
+"""
+
+
+SWEEP = """
+sweep: s
+workflow: flow:wf
+cases: cases.jsonl
+vary: {answer: all}
+evaluate: [{contains: {field: answer}}]
+"""
+
+
+def test_people_read_them_in_80_columns(project: Project) -> None:
+    cases = [{"id": one, "input": {"question": one}, "expected": f"red {one}"} for one in "abc"]
+    project.write(
+        {
+            "flow.py": FLOW,
+            "cases.jsonl": "\n".join(map(json.dumps, cases)),
+            "sweep.yaml": SWEEP,
+        }
+    )
+    project.inside("run", "sweep.yaml", "--quiet", check=1)
+    shown = project.inside("show", "s", "--outputs", "--limit", "2", check=0).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\x1b" not in shown, "a terminal would obey it"
+    for words in (
+        "case a",
+        "question: a",
+        "expected: red a",
+        "answer=loud",
+        "failed",
+        "too loud",
+        "bytes",
+        "1 to 2 of 3",
+    ):
+        assert words in shown
+    assert "more with --offset 2" in shown
+    found = project.inside("show", "s", "--outputs", "--failed", "--format", "json", check=0).json
+    assert ids(found) == ["b"]
+    execution = found["cases"][0]["cells"][0]["execution"]
+    assert project.inside("show", execution, "--key", "answer", check=0).stdout == "\x1b[31mred b\n"
+    assert project.inside("show", "s", "--case", "c", "--key", "question", check=0).stdout == "c\n"
+    for options in (("--worst", "x"), ("--differ", "0"), ("--outputs", "--cells"), ("--outputs", "--tag", "x")):
+        assert project.inside("show", "s", *options, check=2).said

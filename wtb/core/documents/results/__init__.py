@@ -1,0 +1,1 @@
+"""Documents about results: what combinations returned for each case."""

@@ -1,0 +1,102 @@
+"""Outputs side by side in a terminal: case by case, what each combination returned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from wtb.core import texts
+from wtb.core.texts import MISSING, plural, printable
+from wtb.core.tree.combinations import in_words
+from wtb.display.tables import wrapped
+
+if TYPE_CHECKING:
+    from wtb.core.documents.results.outputs import CaseOutputs, CellOutputs, OutputsDocument, OutputValue
+
+LINES: Final = 6  # of a value
+_MORE = "…"
+
+
+def outputs(document: OutputsDocument, width: int, color: bool = False) -> str:
+    """Return a page of outputs, case by case, in at most `width` columns."""
+    first, last = document["offset"] + 1, document["offset"] + len(document["cases"])
+    if not document["cases"]:
+        return "no case matches\n" if not document["total"] else f"there are only {document['total']:,} that match\n"
+    names = _names(document)
+    lines: list[str] = []
+    for case in document["cases"]:
+        lines += [*_case(case, document, width), ""]
+        for cell, name in zip(case["cells"], names, strict=True):
+            lines += _cell(cell, name, document, width, color)
+        lines.append("─" * min(width, 78))
+    what = "cases" if document["repeats"] == 1 else "cases x repeats"
+    lines.append(f"{first:,} to {last:,} of {document['total']:,} {what}{_rest(document, last)}")
+    return "\n".join(lines) + "\n"
+
+
+def _rest(document: OutputsDocument, last: int) -> str:
+    rest = f"; more with --offset {last}" if last < document["total"] else ""
+    left_out = document["combinations"] - len(document["rows"])
+    return rest + (f"; {plural(left_out, 'combination')} not shown (--row)" if left_out else "")
+
+
+def _names(document: OutputsDocument) -> list[str]:
+    """The combinations by the nodes in which they differ."""
+    every = [row["combination"] for row in document["rows"]]
+    nodes = [node for node in every[0] if len({one.get(node) for one in every}) > 1] or list(every[0])
+    return [in_words({node: one[node] for node in nodes if node in one}) for one in every]
+
+
+def _case(case: CaseOutputs, document: OutputsDocument, width: int) -> Iterator[str]:
+    tags = f"  [{', '.join(case['tags'])}]" if case["tags"] else ""
+    repeat = f", repeat {case['repeat']}" if document["repeats"] > 1 else ""
+    yield from wrapped(f"case {case['case']}{repeat}{tags}", width)
+    for key, value in case["input"].items():
+        yield from _value(f"{key}: ", value, width, "  ")
+    if case["expected"] is not None:
+        yield from _value("expected: ", case["expected"], width, "  ")
+
+
+def _cell(cell: CellOutputs | None, name: str, document: OutputsDocument, width: int, color: bool) -> Iterator[str]:
+    if cell is None:
+        yield from wrapped(f"{name}  {MISSING}", width)
+        return
+    figures = [
+        f"{printable(metric)} {_score(cell, metric)}" for metric in document["metrics"] if metric in cell["scores"]
+    ]
+    if cell["latency_s"] is not None:
+        figures.append(texts.duration(cell["latency_s"]))
+    if cell["cost_usd"]:
+        figures.append(texts.money(cell["cost_usd"]))
+    status = "" if cell["status"] == "succeeded" else f"  {texts.colored(cell['status'], cell['status'], color)}"
+    yield from wrapped(name, width)
+    if figures or status:
+        yield from (f"  {line}" for line in wrapped(" · ".join(figures), width - 2))
+    if status:
+        yield f"{status}"
+    if cell["error"]:
+        yield from wrapped(cell["error"], width, "    ")[:LINES]
+    for metric, score in cell["scores"].items():
+        if score["reason"]:
+            yield from wrapped(f"{metric}: {score['reason']}", width, "    ")[:LINES]
+    for key, value in cell["outputs"].items():
+        yield from _value(f"{key}: " if len(document["keys"]) > 1 else "", value, width, "    ")
+
+
+def _score(cell: CellOutputs, metric: str) -> str:
+    value = cell["scores"][metric]["value"]
+    return MISSING if value is None else texts.score(value)
+
+
+def _value(label: str, value: OutputValue, width: int, indent: str) -> list[str]:
+    """A value in a few lines, with how long it is if that is not all of it."""
+    lines = wrapped(label + _text(value["value"]), width, indent)
+    if len(lines) > LINES or value["cut"]:
+        more = f"{_MORE} {value['bytes']:,} bytes"
+        return [*lines[: LINES - 1], f"{indent}{more}"]
+    return lines
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""Outputs of cells side by side, and all of one output."""

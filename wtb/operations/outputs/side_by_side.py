@@ -1,0 +1,318 @@
+"""What combinations returned for each case: pages of outputs, filtered by the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
+
+from wtb.analysis.headings import sweep_heading
+from wtb.analysis.scores import Scores
+from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import FromZero, Number
+from wtb.core.documents.results.outputs import CaseOutputs, CellOutputs, OutputScore, OutputsDocument, OutputValue
+from wtb.core.errors import InputError, did_you_mean
+from wtb.core.failures import Failure
+from wtb.core.scoring.unknown_costs import is_concerned
+from wtb.core.tree.checkpoints import is_hidden, shown
+from wtb.operations.context import Context
+from wtb.operations.outputs.output_values import as_text, output_value, path_of_case, path_of_output, value_of_text
+from wtb.store.database import Database
+from wtb.store.read import details, evidence, queries
+from wtb.store.read.costs import unknown_costs
+from wtb.store.read.outputs import output_rows
+from wtb.store.read.outputs.output_filters import OutputFilters, Place, WorstFirst, matching_places
+from wtb.store.read.outputs.output_rows import Beginning, OutputCell
+from wtb.store.read.references import find, find_one
+from wtb.store.rows.sweeps import CaseRow, SweepRow
+
+PAGE: Final = 20
+MOST_CASES: Final = 1_000
+MOST_ROWS: Final = 64
+MOST_KEYS: Final = 16
+BLOCK: Final = 1 << 20
+
+PageSize = Annotated[int, Number(1, MOST_CASES, whole=True)]
+
+
+@checked
+def outputs(
+    context: Context,
+    ref: str,
+    *,
+    rows: Sequence[FromZero] = (),
+    keys: Sequence[str] = (),
+    failed: bool = False,
+    differ: Sequence[FromZero] = (),
+    worst: str | None = None,
+    tag: str | None = None,
+    text: str | None = None,
+    cases: Sequence[str] = (),
+    offset: FromZero = 0,
+    limit: PageSize = PAGE,
+) -> OutputsDocument:
+    """Return the outputs of combinations side by side, a page of cases at a time. All filters must hold.
+
+    Args:
+        context: Where.
+        ref: A sweep: its id, the beginning of it, or its name.
+        rows: The numbers of combinations, as the matrix has them, in the order to show them; by default the first 64.
+        keys: Keys of the final state; by default those that evaluators read, else those that are no input.
+        failed: Only cases for which a cell of these combinations failed.
+        differ: Two combinations: only cases for which they returned different outputs.
+        worst: A metric: the cases with the worst mean score under these combinations first.
+        tag: Only cases with this tag.
+        text: Only cases in which this text is found: in their id, input, expected value, an output or an error.
+        cases: Only the cases with these ids.
+        offset: How many matching cases to skip.
+        limit: How many to return at most.
+
+    Returns:
+        The page. Each repeat of a case is an entry of its own. Long values are cut, with a path to the whole.
+
+    Raises:
+        InputError: If there is no such sweep, combination, metric, key, tag or case.
+    """
+    database = context.database
+    sweep = _sweep(database, ref)
+    with database.snapshot():
+        sight = _Sight(database, sweep, rows, keys)
+        filters = OutputFilters(
+            sight.rows,
+            sight.keys,
+            failed,
+            sight.pair(differ),
+            sight.checked_tag(tag),
+            text or None,
+            tuple(dict.fromkeys(cases)),
+            sight.worst(worst),
+        )
+        for case in filters.cases:
+            details.check_case(database, sweep.id, case)
+        total, places = matching_places(database, sweep.id, filters, offset=offset, limit=limit)
+        found = sight.cases(places)
+    return {
+        "sweep": sweep_heading(sweep),
+        "rows": [{"row": row, "combination": sight.choices[row]} for row in sight.rows],
+        "combinations": len(sight.choices),
+        "metrics": {name: {"better": measure.better} for name, measure in sight.measures.items()},
+        "keys": sight.keys,
+        "other_keys": [key for key in sight.known_keys if key not in sight.keys],
+        "tags": sight.tags,
+        "repeats": output_rows.repeats_of(database, sweep.id),
+        "total": total,
+        "offset": offset,
+        "cases": found,
+    }
+
+
+@checked
+def read_value(context: Context, ref: str, *, key: str | None = None, case: str | None = None) -> Iterator[bytes]:
+    """Return one value in full: text as it is, all else as JSON.
+
+    Args:
+        context: Where.
+        ref: An execution, for a key of its state; or a sweep, for a case.
+        key: The key of the state, or of the input of the case; for a case, None is its expected value.
+        case: The id of the case, of a sweep.
+
+    Returns:
+        The value as UTF-8, in blocks.
+
+    Raises:
+        InputError: If there is no such sweep, execution, case or key.
+    """
+    database = context.database
+    if case is None:
+        row = find_one(database, ref)
+        state = {} if row.head_id is None else queries.checkpoint_states(database, [row.head_id])[row.head_id]
+        return _blocks(_value_at(database, state, key, f"the state of execution {row.id}"))
+    sweep = _sweep(database, ref)
+    details.check_case(database, sweep.id, case)
+    number = evidence.case_numbers(database, sweep.id)[case]
+    found = queries.case_rows(database, sweep.id, [number])[number]
+    if key is not None:
+        return _blocks(_value_at(database, found.input, key, f"the input of case {case!r}"))
+    if found.expected is None:
+        raise InputError(f"case {case!r} has no expected value", argument="case")
+    return _blocks(found.expected.encode())
+
+
+def _value_at(database: Database, state: Mapping[str, str], key: str | None, where: str) -> bytes:
+    state = shown(state)
+    if key not in state:
+        near = did_you_mean(key or "", state) or f"; it has {', '.join(state) or 'no keys'}"
+        raise InputError(f"{where} has no key {key!r}{near}", argument="key")
+    return queries.load_values(database, [state[key]])[state[key]].data
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    text = as_text(data).encode()
+    return (text[start : start + BLOCK] for start in range(0, len(text), BLOCK))
+
+
+def _sweep(database: Database, ref: str) -> SweepRow:
+    target = find(database, ref)
+    if target.kind == "execution":
+        raise InputError(f"{ref!r} is an execution; outputs are compared of a sweep")
+    return target.row
+
+
+class _Sight:
+    """What of a sweep is shown: combinations and keys of the state."""
+
+    def __init__(self, database: Database, sweep: SweepRow, rows: Sequence[int], keys: Sequence[str]) -> None:
+        self._database, self._sweep = database, sweep
+        self.choices = queries.choices(database, sweep.id)
+        self.measures = queries.measures(database, sweep.id)
+        self.rows = self._rows(rows)
+        self.tags = output_rows.case_tags(database, sweep.id)
+        inputs = output_rows.first_case_input(database, sweep.id)
+        known = {key for key in output_rows.state_keys(database, sweep.id) if not is_hidden(key)}
+        self.known_keys = sorted(known, key=lambda key: (key in inputs, key))
+        self.keys = self._keys(keys, inputs)
+
+    def _rows(self, rows: Sequence[int]) -> list[int]:
+        most = len(self.choices)
+        for row in rows:
+            self._check_row("rows", row)
+        if len(set(rows)) > MOST_ROWS:
+            raise InputError(f"rows has {len(set(rows))} combinations; expected at most {MOST_ROWS}", argument="rows")
+        return list(dict.fromkeys(rows)) or list(range(min(most, MOST_ROWS)))
+
+    def _check_row(self, argument: str, row: int) -> None:
+        most = len(self.choices)
+        if row >= most:
+            raise InputError(f"{argument} {row}: the sweep has the rows 0 to {most - 1}", argument=argument)
+
+    def _keys(self, keys: Sequence[str], inputs: Mapping[str, str]) -> list[str]:
+        for key in keys:
+            if is_hidden(key) or (self.known_keys and key not in self.known_keys):
+                known = did_you_mean(key, self.known_keys) or f"; it has {', '.join(self.known_keys)}"
+                raise InputError(f"the final state has no key {key!r}{known}", argument="keys")
+        if len(set(keys)) > MOST_KEYS:
+            raise InputError(f"keys has {len(set(keys))} keys; expected at most {MOST_KEYS}", argument="keys")
+        scored = [field for field in self._scored_fields() if field in self.known_keys]
+        others = [key for key in self.known_keys if key not in inputs] or self.known_keys
+        return list(dict.fromkeys(keys or scored or others))[:MOST_KEYS]
+
+    def _scored_fields(self) -> list[str]:
+        """The keys of the state that options of evaluators name."""
+        options = [given for one in self._sweep.spec.get("evaluate") or () for given in dict(one).values()]
+        fields = [given.get("field") for given in options if isinstance(given, Mapping)]
+        return list(dict.fromkeys(field for field in fields if isinstance(field, str)))
+
+    def pair(self, differ: Sequence[int]) -> tuple[int, int] | None:
+        """The two combinations that must differ. Raises InputError."""
+        if not differ:
+            return None
+        for row in differ:
+            self._check_row("differ", row)
+        if len(differ) != 2 or differ[0] == differ[1]:
+            named = ", ".join(map(str, differ))
+            raise InputError(f"differ is {named}; expected the numbers of two combinations", argument="differ")
+        return differ[0], differ[1]
+
+    def checked_tag(self, tag: str | None) -> str | None:
+        """The tag, which a case must have. Raises InputError."""
+        if tag is not None and tag not in self.tags:
+            known = did_you_mean(tag, self.tags) or f"; they are: {', '.join(self.tags) or 'none'}"
+            raise InputError(f"no case has the tag {tag!r}{known}", argument="tag")
+        return tag
+
+    def worst(self, metric: str | None) -> WorstFirst | None:
+        """The order by a metric. Raises InputError."""
+        if metric is None:
+            return None
+        scores = Scores(self._database, self._sweep)
+        measure = scores.measures[scores.chosen_metric(metric)]
+        return WorstFirst(metric, measure.better == "lower", scores.failure_score(measure))
+
+    def cases(self, places: Sequence[Place]) -> list[CaseOutputs]:
+        """The cases at places, with their cells."""
+        cells = output_rows.output_cells(self._database, self._sweep.id, places, self.rows, self.keys)
+        scores = output_rows.output_scores(self._database, self._sweep.id, places, self.rows, self.measures)
+        rows = queries.case_rows(self._database, self._sweep.id, {number for number, _ in places})
+        digests = {digest for cell in cells for digest in cell.digests if digest is not None}
+        digests |= {digest for row in rows.values() for digest in row.input.values()}
+        values = _Values(output_rows.beginnings(self._database, digests))
+        unknown = unknown_costs(self._database, self._sweep.id)
+        priced = [not is_concerned(choices, unknown) for choices in self.choices]
+        by_place: dict[tuple[int, int, int], CellOutputs] = {}
+        for cell in cells:
+            place = (cell.case_number, cell.repeat, cell.combination)
+            is_priced = priced[cell.combination]
+            by_place[place] = cell_outputs(cell, self.keys, values.get, scores.get(place, {}), is_priced=is_priced)
+        made = {number: _case_values(self._sweep.id, row, values) for number, row in rows.items()}
+        return [
+            {
+                "case": rows[number].id,
+                "repeat": repeat,
+                "tags": list(rows[number].tags or ()),
+                "input": made[number][0],
+                "expected": made[number][1],
+                "cells": [by_place.get((number, repeat, row)) for row in self.rows],
+            }
+            for number, repeat in places
+        ]
+
+
+class _Values:
+    """Values for a page, each made once, unless it is cut: then it has a path of its own."""
+
+    def __init__(self, beginnings: Mapping[str, Beginning]) -> None:
+        self._beginnings = beginnings
+        self._made: dict[str, OutputValue] = {}
+
+    def get(self, digest: str, path: Callable[[], str]) -> OutputValue:
+        """Return a value by its digest; `path` makes the path to the whole of it."""
+        made = self._made.get(digest)
+        if made is None:
+            made = self._made[digest] = output_value(self._beginnings[digest], "")
+        return {**made, "whole": path()} if made["cut"] else made
+
+
+def _case_values(sweep_id: str, case: CaseRow, values: _Values) -> tuple[dict[str, OutputValue], OutputValue | None]:
+    """The input and the expected value of a case."""
+    shown = {
+        key: values.get(digest, lambda key=key: path_of_case(sweep_id, case.id, key))  # type: ignore[misc]
+        for key, digest in case.input.items()
+    }
+    expected = None if case.expected is None else value_of_text(case.expected, path_of_case(sweep_id, case.id, None))
+    return shown, expected
+
+
+def cell_outputs(
+    cell: OutputCell,
+    keys: Collection[str],
+    value: Callable[[str, Callable[[], str]], OutputValue],
+    scores: dict[str, OutputScore],
+    *,
+    is_priced: bool,
+) -> CellOutputs:
+    """Return the document of a cell.
+
+    Args:
+        cell: Its row.
+        keys: The keys of the state whose digests it has, in their order.
+        value: Returns a value by its digest, given what makes the path to the whole of it.
+        scores: Its scores by metric.
+        is_priced: Whether all prices of its combination are known.
+    """
+    execution = cell.execution_id or ""
+    outputs: dict[str, OutputValue] = {}
+    for key, digest in zip(keys, cell.digests, strict=True):
+        if digest is not None:
+            outputs[key] = value(digest, lambda key=key: path_of_output(execution, key))  # type: ignore[misc]
+    failure: Any = cell.failure
+    return {
+        "row": cell.combination,
+        "status": cell.status,  # type: ignore[typeddict-item]
+        "execution": cell.execution_id,
+        "outputs": outputs,
+        "scores": scores,
+        "error": None if failure is None else str(Failure(**failure)),
+        "latency_s": cell.elapsed_s,
+        "cost_usd": cell.usd if is_priced else None,
+        "tokens_in": cell.tokens_in,
+        "tokens_out": cell.tokens_out,
+    }
