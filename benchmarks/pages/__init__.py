@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure
 
-PARTS = ("cells", "live", "texts", "tree", "trace", "states", "hours", "what-if")
+PARTS = ("cells", "live", "texts", "tree", "trace", "states", "hours", "what-if", "outputs")
 
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:

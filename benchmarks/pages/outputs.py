@@ -21,7 +21,8 @@ from wtb.store.bulk import insert_values
 from wtb.store.database import Database
 from wtb.store.tables.schema import checkpoints
 
-WORDS = "the answer of a model with **marks**, a list:\n\n- one\n- two\n\nand `code` that people read".split(" ")
+TEXT = "the answer of a model with **marks**, a list:\n\n- one\n- two\n\nand `code` that people read"
+WORDS = tuple(TEXT.split(" "))
 
 # From the arrival of the first page of outputs to the mark that the table sets when it has drawn it.
 DRAWN = """

@@ -97,6 +97,8 @@ def test_a_failed_cell_has_its_error_and_what_there_was(sweep: SweepHandle) -> N
     assert (plain["error"], broken["status"]) == (None, "failed")
     assert "the line to Lima was cut" in broken["error"]
     assert broken["outputs"] == {}
+    part = sweep.outputs(failed=True, columns=[1])
+    assert (ids(part), [row["row"] for row in part["rows"]]) == (["q2"], [1]), "filters are by all rows"
     assert sweep.outputs(failed=True, rows=[0, 1])["total"] == 0, "of the combinations that are shown"
 
 
@@ -162,6 +164,7 @@ def test_long_values_are_cut_with_a_path_to_the_whole(database: Database) -> Non
         ({"worst": "rigt"}, "did you mean 'right'"),
         ({"tag": "eazy"}, "did you mean 'easy'"),
         ({"cases": ["q9"]}, "the sweep has no case 'q9'"),
+        ({"rows": [0], "columns": [1]}, "columns has 1; expected some of rows"),
         ({"limit": 1001}, "limit is 1001"),
     ],
 )

@@ -204,6 +204,7 @@ DIFFERENCES = {
     ("show", "cells"): "asks for another operation",
     ("show", "outputs"): "asks for another operation",
     ("show", "cases"): "is --case",
+    ("show", "columns"): "of pages, which load what is seen of a wide table",
     ("show", "key"): "is --key",
     ("rollback", "undo"): "asks for another operation",
     ("fork", "all_cases"): "asks for another operation",

@@ -40,6 +40,7 @@ def outputs(
     ref: str,
     *,
     rows: Sequence[FromZero] = (),
+    columns: Sequence[FromZero] = (),
     keys: Sequence[str] = (),
     failed: bool = False,
     differ: Sequence[FromZero] = (),
@@ -56,6 +57,7 @@ def outputs(
         context: Where.
         ref: A sweep: its id, the beginning of it, or its name.
         rows: The numbers of combinations, as the matrix has them, in the order to show them; by default the first 64.
+        columns: Those of `rows` that the page has; by default all. Filters and the order are by all of `rows`.
         keys: Keys of the final state; by default those that evaluators read, else those that are no input.
         failed: Only cases for which a cell of these combinations failed.
         differ: Two combinations: only cases for which they returned different outputs.
@@ -75,7 +77,7 @@ def outputs(
     database = context.database
     sweep = _sweep(database, ref)
     with database.snapshot():
-        sight = _Sight(database, sweep, rows, keys)
+        sight = _Sight(database, sweep, rows, columns, keys)
         filters = OutputFilters(
             sight.rows,
             sight.keys,
@@ -92,7 +94,7 @@ def outputs(
         found = sight.cases(places)
     return {
         "sweep": sweep_heading(sweep),
-        "rows": [{"row": row, "combination": sight.choices[row]} for row in sight.rows],
+        "rows": [{"row": row, "combination": sight.choices[row]} for row in sight.columns],
         "combinations": len(sight.choices),
         "metrics": {name: {"better": measure.better} for name, measure in sight.measures.items()},
         "keys": sight.keys,
@@ -160,11 +162,12 @@ def _sweep(database: Database, ref: str) -> SweepRow:
 class _Sight:
     """What of a sweep is shown: combinations and keys of the state."""
 
-    def __init__(self, database: Database, sweep: SweepRow, rows: Sequence[int], keys: Sequence[str]) -> None:
+    def __init__(self, database: Database, sweep: SweepRow, rows: Sequence[int], columns: Sequence[int], keys: Sequence[str]) -> None:
         self._database, self._sweep = database, sweep
         self.choices = queries.choices(database, sweep.id)
         self.measures = queries.measures(database, sweep.id)
         self.rows = self._rows(rows)
+        self.columns = self._columns(columns)
         self.tags = output_rows.case_tags(database, sweep.id)
         inputs = output_rows.first_case_input(database, sweep.id)
         known = {key for key in output_rows.state_keys(database, sweep.id) if not is_hidden(key)}
@@ -178,6 +181,12 @@ class _Sight:
         if len(set(rows)) > MOST_ROWS:
             raise InputError(f"rows has {len(set(rows))} combinations; expected at most {MOST_ROWS}", argument="rows")
         return list(dict.fromkeys(rows)) or list(range(min(most, MOST_ROWS)))
+
+    def _columns(self, columns: Sequence[int]) -> list[int]:
+        for row in columns:
+            if row not in self.rows:
+                raise InputError(f"columns has {row}; expected some of rows", argument="columns")
+        return list(dict.fromkeys(columns)) or self.rows
 
     def _check_row(self, argument: str, row: int) -> None:
         most = len(self.choices)
@@ -229,8 +238,8 @@ class _Sight:
 
     def cases(self, places: Sequence[Place]) -> list[CaseOutputs]:
         """The cases at places, with their cells."""
-        cells = output_rows.output_cells(self._database, self._sweep.id, places, self.rows, self.keys)
-        scores = output_rows.output_scores(self._database, self._sweep.id, places, self.rows, self.measures)
+        cells = output_rows.output_cells(self._database, self._sweep.id, places, self.columns, self.keys)
+        scores = output_rows.output_scores(self._database, self._sweep.id, places, self.columns, self.measures)
         rows = queries.case_rows(self._database, self._sweep.id, {number for number, _ in places})
         digests = {digest for cell in cells for digest in cell.digests if digest is not None}
         digests |= {digest for row in rows.values() for digest in row.input.values()}
@@ -250,7 +259,7 @@ class _Sight:
                 "tags": list(rows[number].tags or ()),
                 "input": made[number][0],
                 "expected": made[number][1],
-                "cells": [by_place.get((number, repeat, row)) for row in self.rows],
+                "cells": [by_place.get((number, repeat, row)) for row in self.columns],
             }
             for number, repeat in places
         ]

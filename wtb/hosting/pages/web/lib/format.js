@@ -144,3 +144,11 @@ function filled(parts, indent) {
   }
   return `[\n${lines.map((line) => `${indent}  ${line.trimEnd()}`).join("\n").replace(/,$/, "")}\n${indent}]`;
 }
+
+/** Text in which control characters are seen, and directions that are never taken back have no effect. @param {string} text */
+export function visible(text) {
+  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u202a-\u202e\u2066-\u2069]/g, (one) => {
+    const code = one.charCodeAt(0);
+    return code < 0x20 ? String.fromCharCode(0x2400 + code) : code === 0x7f ? "\u2421" : "\ufffd";
+  });
+}

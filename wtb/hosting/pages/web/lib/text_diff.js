@@ -18,7 +18,7 @@ export function compareWords(one, other) {
 }
 
 /** @param {string} line @returns {string[]} */
-function wordsOf(line) {
+export function wordsOf(line) {
   return line.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
 }
 
@@ -88,4 +88,43 @@ function joined(edits) {
     else hunks.push([...edit]);
   }
   return hunks;
+}
+
+/** A piece of two texts: of both, or of one of them. @typedef {{kind: "same" | "removed" | "added", text: string}} Piece */
+
+/**
+ * Two texts word by word, as pieces in order: lines that are the same are found first, then words within those that are not.
+ * @param {string} one @param {string} other @returns {Piece[]}
+ */
+export function compareTexts(one, other) {
+  const pieces = /** @type {Piece[]} */ ([]);
+  const add = (/** @type {Piece["kind"]} */ kind, /** @type {string} */ text) => {
+    const last = pieces.at(-1);
+    if (!text) return;
+    if (last?.kind === kind) last.text += text;
+    else pieces.push({ kind, text });
+  };
+  const lines = (/** @type {string} */ text) => text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+  const [a, b] = [lines(one), lines(other)];
+  let at = 0;
+  for (const [fromA, toA, fromB, toB] of compare(a, b, MOST_EDITS)) {
+    add("same", a.slice(at, fromA).join(""));
+    addWords(a.slice(fromA, toA).join(""), b.slice(fromB, toB).join(""), add);
+    at = toA;
+  }
+  add("same", a.slice(at).join(""));
+  return pieces;
+}
+
+/** @param {string} one @param {string} other @param {(kind: Piece["kind"], text: string) => void} add */
+function addWords(one, other, add) {
+  const [a, b] = [wordsOf(one), wordsOf(other)];
+  let at = 0;
+  for (const [fromA, toA, fromB, toB] of one && other ? compare(a, b, MOST_EDITS) : [[0, a.length, 0, b.length]]) {
+    add("same", a.slice(at, fromA).join(""));
+    add("removed", a.slice(fromA, toA).join(""));
+    add("added", b.slice(fromB, toB).join(""));
+    at = toA;
+  }
+  add("same", a.slice(at).join(""));
 }

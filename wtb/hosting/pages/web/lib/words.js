@@ -124,6 +124,7 @@ export const words = {
   },
   sweep: {
     tabs: {
+      outputs: "Outputs",
       matrix: "Matrix",
       cells: "Cells",
       effects: "Effects",

@@ -14,6 +14,7 @@ import { Decision, Notes } from "../views/decision.js";
 import { differing, HeatMap } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
 import { isGoodEnough, MatrixTable, rowsByEvidence, rowsByNode } from "../views/matrix_table.js";
+import { Outputs } from "../views/outputs.js";
 import { People } from "../views/people.js";
 import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
@@ -22,7 +23,7 @@ import { Progress, Status } from "../views/status.js";
 import { Steering } from "../views/steering.js";
 import { WhatWasRun } from "../views/what_was_run.js";
 
-const TABS = /** @type {const} */ (["matrix", "effects", "tree", "failures", "log", "run"]);
+const TABS = /** @type {const} */ (["matrix", "outputs", "effects", "tree", "failures", "log", "run"]);
 const OF_REPORT = ["effects", "tree", "run"]; // tabs that show what a report has
 const ENDED = ["completed", "failed", "cancelled"];
 const STATUS_MS = 700; // between two looks at how far it is, and at cells where events do not tell their outcomes
@@ -89,6 +90,7 @@ function Tab({ tab, sweep, figures, columns, metric, status }) {
       <${Pairs} found=${report.data.pairs[metric]} matrix=${report.data.matrix} better=${report.data.matrix.metrics[metric].better} />`;
   }
   if (!figures.data) return html`<${Waiting} resource=${figures} />`;
+  if (tab === "outputs") return html`<${Outputs} sweep=${sweep} matrix=${figures.data.matrix} metric=${metric} order=${orderOf(figures.data.matrix, metric, metric ? "evidence" : "number", null)} />`;
   return html`<${Figures} sweep=${sweep} matrix=${figures.data.matrix} columns=${columns} metric=${metric} />`;
 }
 

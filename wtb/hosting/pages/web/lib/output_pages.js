@@ -1,0 +1,78 @@
+/** Pages of outputs, loaded as they come into view: so many cases by so many combinations at a time. */
+import { get, segment } from "./api.js";
+
+export const CASES = 20; // of a page
+export const COLUMNS = 6;
+const KEPT = 80; // pages
+const AT_ONCE = 4; // requests
+
+/** What loads pages. @typedef {{load: (query: Record<string, unknown>, signal: AbortSignal) => Promise<any>}} Source */
+
+/** The server's. @param {string} sweep @returns {Source} */
+export function fromServer(sweep) {
+  return { load: (query, signal) => get(`/sweeps/${segment(sweep)}/outputs`, query, signal) };
+}
+
+/** Pages of one view of the outputs of a sweep. */
+export class OutputPages {
+  /** @param {Source} source @param {Record<string, unknown>} filters @param {number[]} rows combinations that are columns @param {() => void} onChange */
+  constructor(source, filters, rows, onChange) {
+    [this.source, this.filters, this.rows, this.onChange] = [source, filters, rows, onChange];
+    this.pages = /** @type {Map<string, any>} */ (new Map());
+    this.loading = /** @type {Map<string, AbortController>} */ (new Map());
+    this.problem = /** @type {unknown} */ (null);
+    this.total = /** @type {number | null} */ (null);
+  }
+
+  /** A case with the cell in a column, if its page is there. @param {number} index @param {number} column */
+  at(index, column) {
+    const page = this.pages.get(`${Math.floor(index / CASES)}.${Math.floor(column / COLUMNS)}`);
+    const found = page?.cases[index % CASES];
+    return found ? { found, cell: found.cells[column % COLUMNS] } : null;
+  }
+
+  /** Have what is seen loaded, and stop loading what is not. @param {[number, number]} cases first and last @param {[number, number]} columns @param {number} [also] a column besides */
+  see(cases, columns, also = -1) {
+    const wanted = /** @type {string[]} */ ([]);
+    const most = this.total === null ? 0 : Math.max(0, this.total - 1);
+    for (let one = Math.floor(cases[0] / CASES); one <= Math.floor(Math.min(cases[1], most) / CASES); one++) {
+      for (let other = Math.floor(columns[0] / COLUMNS); other <= Math.floor(Math.min(columns[1], this.rows.length - 1) / COLUMNS); other++) wanted.push(`${one}.${other}`);
+      const besides = `${one}.${Math.floor(also / COLUMNS)}`;
+      if (also >= 0 && !wanted.includes(besides)) wanted.push(besides);
+    }
+    for (const [key, ending] of this.loading) if (!wanted.includes(key)) [ending.abort(), this.loading.delete(key)];
+    this.wanted = wanted;
+    this.fill();
+  }
+
+  fill() {
+    for (const key of this.wanted ?? []) if (!this.pages.has(key) && !this.loading.has(key) && this.loading.size < AT_ONCE) this.load(key);
+  }
+
+  /** @param {string} key */
+  async load(key) {
+    const ending = new AbortController();
+    const [place, part] = key.split(".").map(Number);
+    this.loading.set(key, ending);
+    try {
+      const columns = this.rows.slice(part * COLUMNS, (part + 1) * COLUMNS);
+      const page = await this.source.load({ ...this.filters, rows: this.rows, columns, offset: place * CASES, limit: CASES }, ending.signal);
+      this.total = page.total;
+      this.pages.set(key, page);
+      this.problem = null;
+      if (this.pages.size > KEPT) for (const old of this.pages.keys()) if (!this.wanted?.includes(old)) { this.pages.delete(old); break; }
+    } catch (error) {
+      if (ending.signal.aborted) return;
+      this.problem = error;
+    } finally {
+      if (this.loading.get(key) === ending) this.loading.delete(key);
+    }
+    if (!this.problem) this.fill();
+    this.onChange();
+  }
+
+  end() {
+    for (const ending of this.loading.values()) ending.abort();
+    this.loading.clear();
+  }
+}

@@ -1,0 +1,42 @@
+/** Markdown that a model wrote, as elements: no HTML, no scripts, no addresses but http, https and mail, no foreign images. */
+import { segment } from "../lib/api.js";
+import { visible } from "../lib/format.js";
+import { html, useMemo } from "../lib/html.js";
+import { parse } from "../lib/markdown.js";
+import { outputWords as words } from "../lib/output_words.js";
+
+/** @param {{text: string, execution?: string | null}} props execution: whose files are the images */
+export function Markdown({ text, execution = null }) {
+  const nodes = useMemo(() => parse(text), [text]);
+  return html`<div class="markdown" dir="auto">${nodes.map((node) => element(node, execution))}</div>`;
+}
+
+/** @param {import("../lib/markdown.js").Node} node @param {string | null} execution @returns {any} */
+function element(node, execution) {
+  const all = (/** @type {import("../lib/markdown.js").Node[]} */ nodes) => nodes.map((one) => element(one, execution));
+  const inner = all(node.children ?? []);
+  switch (node.kind) {
+    case "heading": return html`<p class=${`heading h${node.level}`} role="heading" aria-level=${Math.min(6, (node.level ?? 1) + 3)}>${inner}</p>`;
+    case "paragraph": return html`<p>${inner}</p>`;
+    case "code-block": return html`<pre dir="ltr">${visible(node.text ?? "")}</pre>`;
+    case "quotation": return html`<blockquote>${inner}</blockquote>`;
+    case "rule": return html`<hr />`;
+    case "list": {
+      const items = (node.items ?? []).map((item) => html`<li>${all(item)}</li>`);
+      return node.ordered ? html`<ol start=${node.start}>${items}</ol>` : html`<ul>${items}</ul>`;
+    }
+    case "table": {
+      const [head, ...rows] = node.rows ?? [];
+      return html`<table><thead><tr>${head.map((cell) => html`<th>${all(cell)}</th>`)}</tr></thead><tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td>${all(cell)}</td>`)}</tr>`)}</tbody></table>`;
+    }
+    case "code": return html`<code>${visible(node.text ?? "")}</code>`;
+    case "strong": return html`<strong>${inner}</strong>`;
+    case "emphasis": return html`<em>${inner}</em>`;
+    case "struck": return html`<s>${inner}</s>`;
+    case "link": return html`<a href=${node.href} target="_blank" rel="noopener noreferrer nofollow">${inner}</a>`;
+    case "image": return node.src && execution
+      ? html`<img loading="lazy" alt=${node.text ?? ""} src=${`/api/v1/executions/${segment(execution)}/file?path=${encodeURIComponent(node.src)}`} />`
+      : html`<span class="quiet">${words.noImage(node.text ?? "")}</span>`;
+    default: return visible(node.text ?? "");
+  }
+}

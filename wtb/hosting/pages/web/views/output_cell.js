@@ -1,0 +1,34 @@
+/** What a combination returned for a case: its score with the reason, time and cost, and its output. */
+import { duration, figure, usd, visible } from "../lib/format.js";
+import { html } from "../lib/html.js";
+import { outputWords as words } from "../lib/output_words.js";
+import { words as general } from "../lib/words.js";
+import { OutputText } from "./output_value.js";
+
+/**
+ * @param {{cell: any, keys: string[], metrics: Record<string, any>, metric: string | null, against?: any, isWhole?: boolean}} props
+ *     metric: the one that stands first; against: undefined, or what its outputs are compared with by key
+ */
+export function OutputCell({ cell, keys, metrics, metric, against, isWhole = false }) {
+  if (!cell) return html`<p class="quiet">${words.notRun}</p>`;
+  const names = Object.keys(metrics).filter((name) => name in cell.scores).sort((a, b) => Number(b === metric) - Number(a === metric));
+  const shown = keys.filter((key) => key in cell.outputs);
+  return html`<p class="figures">
+      ${cell.status === "succeeded" ? null : html`<span class=${`state ${cell.status}`}><i class=${`dot ${cell.status}`}></i>${general.status[/** @type {"failed"} */ (cell.status)] ?? cell.status}</span>`}
+      ${names.slice(0, isWhole ? undefined : 2).map((name) => html`<span class="score" title=${name}>${names.length > 1 || isWhole ? html`<span class="quiet">${name} </span>` : null}<b>${figure(cell.scores[name].value)}</b></span>`)}
+      ${cell.latency_s === null ? null : html`<span class="quiet">${duration(cell.latency_s)}</span>`}
+      ${cell.cost_usd ? html`<span class="quiet">${usd(cell.cost_usd)}</span>` : null}
+    </p>
+    ${names.filter((name) => cell.scores[name].reason).map((name) => html`<p class="reason">${isWhole ? `${name}: ` : ""}${visible(cell.scores[name].reason)}</p>`)}
+    ${cell.error ? html`<p class="bad error">${visible(cell.error)}</p>` : null}
+    ${shown.length ? shown.map((key) => html`${keys.length > 1 ? html`<p class="key quiet mono">${key}</p>` : null}<${OutputText} one=${cell.outputs[key]} execution=${cell.execution} isWhole=${isWhole} against=${against === undefined ? undefined : against?.[key] ?? null} />`) : cell.error || cell.status !== "succeeded" ? null : html`<p class="quiet">${words.noOutput}</p>`}`;
+}
+
+/** The input of a case, and what is expected of it. @param {{found: any, repeats: number, isWhole?: boolean}} props */
+export function CaseCell({ found, repeats, isWhole = false }) {
+  const keys = Object.keys(found.input);
+  return html`<p class="figures"><b class="name">${visible(found.case)}</b>${repeats > 1 ? html`<span class="quiet">${general.execution.repeat(found.repeat)}</span>` : null}
+      ${found.tags.map((/** @type {string} */ tag) => html`<span class="tag">${visible(tag)}</span>`)}</p>
+    ${keys.map((key) => html`${keys.length > 1 ? html`<p class="key quiet mono">${key}</p>` : null}<${OutputText} one=${found.input[key]} isWhole=${isWhole} />`)}
+    ${found.expected ? html`<div class="expected"><p class="key quiet">${words.expected}</p><${OutputText} one=${found.expected} isWhole=${isWhole} /></div>` : null}`;
+}

@@ -1,0 +1,60 @@
+/** What of the outputs is seen: combinations, keys, filters, order, and what words are compared with. */
+import { combination } from "../lib/format.js";
+import { html, useEffect, useState } from "../lib/html.js";
+import { outputWords as words } from "../lib/output_words.js";
+import { look } from "../lib/router.js";
+
+const TYPED_MS = 350; // after the last letter
+
+/** Look at it otherwise, from the first case. @param {Record<string, string | null>} changes */
+function filter(changes) {
+  look({ ...changes, at: null });
+}
+
+/** @param {any} props */
+export function OutputFilters({ about, matrix, rows, nodes, names, filters, against, total }) {
+  const every = matrix.rows.map((/** @type {any} */ one, /** @type {number} */ number) => ({ number, name: combination(one.combination, nodes.length ? nodes : undefined) }));
+  const [one = "", other = ""] = filters.differ.map(String);
+  /** @param {string} first @param {string} second */
+  const differ = (first, second) => filter({ differ: first && second && first !== second ? `${first}-${second}` : null });
+  const columns = rows.map((/** @type {number} */ row, /** @type {number} */ place) => html`<option value=${String(row)}>${names[place]}</option>`);
+  return html`<div class="bar output-filters">
+      <${Search} text=${filters.text ?? ""} />
+      <label><input type="checkbox" checked=${Boolean(filters.failed)} onChange=${(/** @type {any} */ event) => filter({ failed: event.target.checked ? "1" : null })} />${words.failed}</label>
+      ${rows.length > 1 ? html`<span class="pair"><label>${words.differ}
+        <select value=${one} onChange=${(/** @type {any} */ event) => differ(event.target.value, other || String(rows.find((/** @type {number} */ row) => String(row) !== event.target.value) ?? ""))}><option value="">${words.any}</option>${columns}</select></label>
+        ${one ? html`<label>${words.and}<select value=${other} onChange=${(/** @type {any} */ event) => differ(one, event.target.value)}>${columns}</select></label>` : null}</span>` : null}
+      ${about?.tags.length ? html`<label>${words.tag}<select value=${filters.tag ?? ""} onChange=${(/** @type {any} */ event) => filter({ tag: event.target.value })}><option value="">${words.any}</option>${about.tags.map((/** @type {string} */ tag) => html`<option value=${tag}>${tag}</option>`)}</select></label>` : null}
+      <label>${words.order}<select value=${filters.worst ?? ""} onChange=${(/** @type {any} */ event) => filter({ worst: event.target.value })}><option value="">${words.asCases}</option>${Object.keys(matrix.metrics).map((name) => html`<option value=${name}>${words.worst(name)}</option>`)}</select></label>
+      <label>${words.against}<select value=${against} onChange=${(/** @type {any} */ event) => look({ against: event.target.value })}><option value="">${words.nothing}</option><option value="expected">${words.expectedValue}</option>${columns}</select></label>
+    </div>
+    <div class="bar output-filters">
+      <${Choices} label=${words.chooseColumns(rows.length, every.length)} all=${every.map((/** @type {any} */ each) => [String(each.number), each.name])} chosen=${rows.map(String)} onChange=${(/** @type {string[]} */ chosen) => look({ rows: chosen.join("-"), differ: null, against: null, at: null })} />
+      ${about ? html`<${Choices} label=${words.chooseKeys(about.keys)} all=${[...about.keys, ...about.other_keys].map((key) => [key, key])} chosen=${about.keys} onChange=${(/** @type {string[]} */ chosen) => look({ keys: chosen.map(encodeURIComponent).join(",") })} />` : null}
+      <span class="grow"></span><span class="quiet" role="status">${total === null || !about ? "" : words.count(total, about.repeats)}</span>
+    </div>`;
+}
+
+/** @param {{text: string}} props */
+function Search({ text }) {
+  const [typed, setTyped] = useState(text);
+  useEffect(() => setTyped(text), [text]);
+  useEffect(() => {
+    if (typed === text) return;
+    const timer = setTimeout(() => filter({ text: typed }), TYPED_MS);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  return html`<label>${words.text}<input type="search" data-filter value=${typed} placeholder=${words.textHint} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} /></label>`;
+}
+
+/** Some of several, one at least. @param {{label: string, all: [string, string][], chosen: string[], onChange: (chosen: string[]) => void}} props */
+function Choices({ label, all, chosen, onChange }) {
+  /** @param {string} name @param {boolean} isOn */
+  function change(name, isOn) {
+    const next = isOn ? [...chosen, name] : chosen.filter((one) => one !== name);
+    if (next.length) onChange(next);
+  }
+  return html`<details class="choices"><summary>${label}</summary><div class="choice-list">
+    ${all.length > 2 ? html`<button class="plain" onClick=${() => onChange(all.slice(0, 64).map(([name]) => name))}>${words.any === "any" ? "all" : words.any}</button>` : null}
+    ${all.map(([name, shown]) => html`<label key=${name}><input type="checkbox" checked=${chosen.includes(name)} onChange=${(/** @type {any} */ event) => change(name, event.target.checked)} />${shown}</label>`)}</div></details>`;
+}

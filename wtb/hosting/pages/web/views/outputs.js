@@ -1,0 +1,98 @@
+/** Outputs side by side: what combinations returned for each case, filtered, compared word by word, and opened one by one. */
+import { may, Problem, segment } from "../lib/api.js";
+import { combination } from "../lib/format.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
+import { fromServer, OutputPages } from "../lib/output_pages.js";
+import { outputWords as words } from "../lib/output_words.js";
+import { Waiting } from "../lib/resource.js";
+import { address, addressWith, look, navigate } from "../lib/router.js";
+import { differing } from "./heat_map.js";
+import { OutputDetails } from "./output_details.js";
+import { OutputFilters } from "./output_filters.js";
+import { OutputsTable } from "./outputs_table.js";
+
+const MOST_COLUMNS = 64;
+const FIRST_COLUMNS = 6; // before somebody chooses
+
+/** The numbers of an address, such as 0-3-5. @param {string | undefined} text @returns {number[]} */
+export function numbersOf(text) {
+  return [...new Set((text ?? "").split("-").filter(Boolean).map(Number))].filter((one) => Number.isInteger(one) && one >= 0);
+}
+
+/** Keys of an address, which may have any character. @param {string | undefined} text @returns {string[]} */
+function keysOf(text) {
+  return (text ?? "").split(",").filter(Boolean).map(decodeURIComponent);
+}
+
+/** What an address looks at. @param {Record<string, string>} query @param {any} matrix @param {number[]} order */
+function seenBy(query, matrix, order) {
+  const known = numbersOf(query.rows).filter((one) => one < matrix.rows.length);
+  const rows = (known.length ? known : order.slice(0, FIRST_COLUMNS)).slice(0, MOST_COLUMNS);
+  const differ = numbersOf(query.differ).filter((one) => one < matrix.rows.length);
+  const filters = {
+    keys: keysOf(query.keys),
+    failed: query.failed ? "true" : undefined,
+    differ: differ.length === 2 ? differ : [],
+    worst: query.worst,
+    tag: query.tag,
+    text: query.text,
+    cases: query.only ? [query.only] : [],
+  };
+  const [row = 0, column = 0] = (query.at ?? "0.0").split(".").map((one) => Math.max(0, Number(one) || 0));
+  return { rows, filters, at: /** @type {[number, number]} */ ([row, Math.min(column, rows.length - 1)]), against: query.against ?? "", isOpen: Boolean(query.open) };
+}
+
+/** @param {{sweep: string, matrix: any, metric: string | null, order: number[], source?: import("../lib/output_pages.js").Source}} props */
+export function Outputs({ sweep, matrix, metric, order, source }) {
+  const { query } = address.value;
+  const { rows, filters, at, against, isOpen } = seenBy(query, matrix, order);
+  const key = JSON.stringify([sweep, rows, filters]);
+  const [version, setVersion] = useState(0);
+  const pages = useMemo(() => new OutputPages(source ?? fromServer(sweep), filters, rows, () => setVersion((before) => before + 1)), [key]);
+  const about = useRef(/** @type {any} */ (null));
+  const focus = useRef(false);
+  useEffect(() => {
+    pages.load(`${Math.floor(at[0] / 20)}.0`);
+    return () => pages.end();
+  }, [pages]);
+  const first = pages.pages.values().next().value;
+  if (first) about.current = first;
+  const shown = about.current;
+  const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
+  const names = rows.map((row) => combination(matrix.rows[row].combination, nodes.length ? nodes : undefined));
+  const titles = rows.map((row) => combination(matrix.rows[row].combination));
+  useEffect(() => {
+    if (!isOpen && focus.current) /** @type {HTMLElement | null} */ (document.querySelector(".outputs"))?.focus();
+    focus.current = isOpen;
+  }, [isOpen]);
+
+  /** @param {number} row @param {number} column */
+  const move = (row, column) => look({ at: row || column ? `${row}.${column}` : null });
+  /** @param {string} pressed */
+  function onKey(pressed) {
+    const number = String(rows[at[1]]);
+    if (pressed === "c") look({ against: against === number ? null : number });
+    else if (pressed === "e") look({ against: against === "expected" ? null : "expected" });
+    else if (pressed === "l" && metric && may("answer")) navigate(`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`);
+    else return false;
+    return true;
+  }
+  const problem = pages.problem;
+  return html`<${OutputFilters} about=${shown} matrix=${matrix} rows=${rows} nodes=${nodes} names=${names} filters=${filters} against=${against} total=${pages.total} />
+    ${problem ? (problem instanceof Problem ? html`<p class="bad" role="alert">${problem.message}</p>` : html`<${Waiting} resource=${{ error: problem, reload: () => pages.fill() }} />`) : null}
+    ${shown === null ? (problem ? null : html`<${Waiting} resource=${{}} />`) : pages.total === 0
+      ? html`<p class="notice" role="status">${words.none} <button onClick=${() => look({ failed: null, differ: null, tag: null, text: null, only: null, at: null })}>${words.clear}</button></p>`
+      : html`<${OutputsTable} pages=${pages} version=${version} names=${names} titles=${titles} about=${shown} metric=${metric} against=${against} at=${at} onMove=${move} onOpen=${() => look({ open: "1" })} onKey=${onKey} />
+        <p class="quiet" id="outputs-hint"><span class="seen-only-by-readers">${words.hint}</span><span aria-hidden="true">${words.short}</span></p>`}
+    ${shown && isOpen ? html`<${OutputDetails} sweep=${sweep} pages=${pages} version=${version} about=${shown} titles=${titles} metric=${metric} against=${against} at=${at} onMove=${move} onKey=${onKey} onClose=${() => look({ open: null })} />` : null}`;
+}
+
+/** Where the outputs of a sweep are seen, looked at in a way. @param {string} sweep @param {Record<string, string>} query */
+export function addressOfOutputs(sweep, query) {
+  return `/sweeps/${segment(sweep)}?${new URLSearchParams({ tab: "outputs", ...query })}`;
+}
+
+/** The same on this page. @param {Record<string, string | null>} query */
+export function outputsHere(query) {
+  return addressWith({ tab: "outputs", rows: null, failed: null, worst: null, differ: null, text: null, tag: null, only: null, at: null, open: null, against: null, ...query });
+}
