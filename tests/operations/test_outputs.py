@@ -14,6 +14,7 @@ from wtb.core.documents.results.outputs import CUT
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
 from wtb.operations.housekeeping.erase import erase
+from wtb.operations.outputs.side_by_side import outputs
 from wtb.store.database import Database
 
 ESCAPES = '"\\\n\t\x00\x1b é \u202e \U0001f600'
@@ -88,6 +89,13 @@ def test_cases_are_rows_and_combinations_columns(sweep: SweepHandle) -> None:
     assert plain["scores"]["right"] == {"value": 1.0, "reason": None, "version": None}
     assert "nothing to compare with" in found["cases"][3]["cells"][0]["scores"]["right"]["reason"]
     assert sweep.outputs(keys=["steps"])["cases"][0]["cells"][0]["outputs"]["steps"]["value"] == ["read", "think"]
+
+
+def test_an_execution_has_its_case_and_its_cells(sweep: SweepHandle) -> None:
+    execution = sweep.execution("q2", {"answer": "loud"})
+    found = outputs(Context(sweep.database), execution.id)
+    assert (ids(found), [row["row"] for row in found["rows"]]) == (["q2"], [1])
+    assert found["cases"][0]["cells"][0]["execution"] == execution.id
 
 
 def test_a_failed_cell_has_its_error_and_what_there_was(sweep: SweepHandle) -> None:

@@ -126,7 +126,9 @@ def opened(site: Site, query: str = "", **how: object) -> Page:
     return page
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True), (360, False), (2560, False)])
+@pytest.mark.parametrize(
+    ("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True), (360, False), (2560, False)]
+)
 def test_outputs_stand_side_by_side_at_every_width(site: Site, width: int, dark: bool) -> None:
     page = opened(site, "&rows=0-2", width=width, dark=dark)
     assert "Account" in cell(page, 0, 0)
@@ -136,8 +138,179 @@ def test_outputs_stand_side_by_side_at_every_width(site: Site, width: int, dark:
     assert "Where is my invoice?" in head
     assert "Choose Billing" in head
     site.check_readable(page)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page itself does not scroll sideways"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+        "the page itself does not scroll sideways"
+    )
     page.locator("#cell-0-0").dblclick()
     page.get_by_role("dialog").get_by_role("heading", name="answer=mini-terse").wait_for()
     site.check_readable(page)
     page.keyboard.press("Escape")
+
+
+def shown_cases(page: Page) -> list[str]:
+    page.wait_for_timeout(150)
+    page.get_by_text("…", exact=True).first.wait_for(state="hidden")
+    return [one.inner_text() for one in page.locator(".outputs .case .name").all()]
+
+
+def test_filters_are_in_the_address_and_the_database_applies_them(site: Site, asked: Project) -> None:
+    page = opened(site, "&rows=0-2")
+    page.get_by_label("Failed only").check()
+    page.wait_for_url("**failed=1*")
+    page.get_by_text("1 case", exact=True).wait_for()
+    assert shown_cases(page) == ["q1"]
+    assert "the policy was not found" in cell(page, 0, 0)
+    page.get_by_label("Failed only").uncheck()
+    page.get_by_label("Search").fill("question 7")
+    page.wait_for_url("**text=question*")
+    page.get_by_text("1 case", exact=True).wait_for()
+    assert "What is question 7?" in page.locator(".outputs .case").first.inner_text()
+    page.reload()
+    page.get_by_text("1 case", exact=True).wait_for()
+    assert page.get_by_label("Search").input_value() == "question 7"
+    page.get_by_label("Search").fill("no such words")
+    page.get_by_text("No case matches these filters.").wait_for()
+    page.get_by_role("button", name="Clear the filters").click()
+    page.get_by_text("65 cases", exact=True).wait_for()
+    page.get_by_label("Differs between").select_option("0")
+    page.wait_for_url("**differ=0-2*")
+    page.get_by_text("64 cases", exact=True).wait_for()
+    page.get_by_label("Differs between").select_option("")
+    page.get_by_label("Tag").select_option("billing")
+    page.get_by_text("1 case", exact=True).wait_for()
+    assert shown_cases(page) == ["q0"]
+
+
+def test_keys_move_open_and_compare(site: Site) -> None:
+    page = opened(site, "&rows=0-2")
+    page.get_by_role("grid").focus()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**at=2.1*")
+    assert page.get_by_role("grid").get_attribute("aria-activedescendant") == "cell-2-1"
+    page.keyboard.press("k")
+    page.keyboard.press("k")
+    page.keyboard.press("c")
+    page.wait_for_url("**against=2*")
+    removed, added = page.locator("#cell-0-0 del"), page.locator("#cell-0-0 ins")
+    removed.first.wait_for()
+    assert [one.inner_text().split()[-1] for one in removed.all()] == ["large", "Billing"]
+    assert [one.inner_text().split()[-1] for one in added.all()] == ["mini", "Account"]
+    page.keyboard.press("e")
+    page.wait_for_url("**against=expected*")
+    page.locator("#cell-0-0 del").get_by_text("Billing").first.wait_for()
+    page.keyboard.press("e")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**open=1*")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("Where is my invoice?").first.wait_for()
+    page.keyboard.press("j")
+    dialog.get_by_text("How do I get a refund?").first.wait_for()
+    address = page.url
+    page.goto(address)
+    page.get_by_role("dialog").get_by_text("How do I get a refund?").first.wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog", name="q1").wait_for(state="hidden")
+    page.wait_for_function("document.activeElement.classList.contains('outputs')")
+
+
+def test_only_what_is_seen_is_drawn(site: Site) -> None:
+    page = opened(site, "&rows=0-1-2-3")
+    assert page.locator(".outputs .line").count() < 12
+    page.evaluate("document.querySelector('.outputs').scrollTop = 1e6")
+    page.get_by_text("What is question 59?").first.wait_for()
+    assert page.locator(".outputs .line").count() < 12
+    assert "Account" in cell(page, 64, 0)
+
+
+def test_what_models_write_is_text(site: Site) -> None:
+    """Scripts, links that run them, images of elsewhere, controls and directions have no effect."""
+    page = opened(site, "&rows=0-2&only=hostile&open=1")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("<script>window.ran=1</script>").first.wait_for()
+    links = [one.get_attribute("href") for one in dialog.locator(".markdown a").all()]
+    assert links == ["https://example.com/fine"]
+    assert dialog.get_by_text("[press](javascript:window.ran=1)").count() == 1
+    assert dialog.get_by_text("[image: remote: not loaded]").count() == 1
+    image = dialog.locator(".markdown img")
+    assert image.count() == 1
+    page.wait_for_function("document.querySelector('dialog .markdown img').naturalWidth === 1")
+    text = dialog.locator(".markdown").last.inner_text()
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+    assert "\u241b[31mred" in text
+    site.check_readable(page)
+
+
+def test_an_output_of_10_mb_is_cut_until_somebody_asks_for_all_of_it(site: Site) -> None:
+    page = opened(site, "&rows=0-2&only=huge")
+    assert "bytes in all" in cell(page, 0, 0)
+    assert len(page.locator("#cell-0-0").inner_text()) < 6_000
+    assert "too long to be judged" in cell(page, 0, 0), "the reason why there is no score"
+    page.locator("#cell-0-0").dblclick()
+    page.get_by_role("dialog").get_by_role("button", name="Show all of it").first.click()
+    page.get_by_role("dialog").locator("pre").get_by_text("line 99 of mini").first.wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("c")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog").locator("ins").first.wait_for()
+
+
+def test_state_is_shown_as_a_tree_and_messages_as_a_conversation(site: Site) -> None:
+    page = opened(site, "&rows=0-2&keys=messages,steps")
+    shown = cell(page, 0, 0)
+    assert "user" in shown
+    assert "You help people." in shown
+    page.locator("#cell-0-0").dblclick()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("calls search").wait_for()
+    dialog.locator(".json .key").get_by_text("hits:").wait_for()
+    site.check_readable(page)
+
+
+def test_failed_cells_and_worst_cases_are_a_click_away(site: Site) -> None:
+    page = site.open("/sweeps/helpdesk")
+    page.get_by_role("link", name="2 failed: show them").click()
+    page.get_by_text("1 case", exact=True).wait_for()
+    assert shown_cases(page) == ["q1"]
+    assert "the policy was not found" in cell(page, 0, 1), "both of them"
+    site.go(page, "/sweeps/helpdesk?tab=failures")
+    page.get_by_role("link", name="2 failed: show them").last.click()
+    page.get_by_text("1 case", exact=True).wait_for()
+    site.go(page, "/sweeps/helpdesk")
+    page.get_by_role("link", name="Worst cases first").click()
+    page.wait_for_url("**worst=helps*")
+    page.locator(".outputs .figures").first.wait_for()
+    assert shown_cases(page)[0] == "hostile", "nobody helps there"
+
+
+def test_pages_of_a_cell_a_difference_and_two_rows_say_what_was_asked_and_expected(site: Site, asked: Project) -> None:
+    found = asked.inside(
+        "show", "helpdesk", "--outputs", "--case", "q0", "--row", "0", "--row", "2", "--format", "json"
+    )
+    one, other = (cell["execution"] for cell in found.json["cases"][0]["cells"])
+    page = site.open(f"/executions/{one}")
+    page.get_by_role("heading", level=1).get_by_text("q0 · answer=mini-terse").wait_for()
+    for words in ("Where is my invoice?", "Choose Billing", "helps 0.000"):
+        page.locator(".details-parts").get_by_text(words).first.wait_for()
+    site.check_readable(page)
+    site.go(page, f"/executions/{one}/diff/{other}")
+    heading = page.get_by_role("heading", level=1)
+    assert " ".join(heading.inner_text().split()) == "q0: answer=mini-terse and answer=large-terse"
+    for words in ("Where is my invoice?", "Choose Billing", "helps 0.000", "helps 1.000"):
+        page.locator(".two").get_by_text(words).first.wait_for()
+    assert page.locator("main .sides > thead > tr > th").all_inner_texts()[1:] == [
+        "answer=mini-terse",
+        "answer=large-terse",
+    ]
+    site.check_readable(page)
+    site.go(page, "/sweeps/helpdesk/compare?row=2&other=0&metric=helps")
+    page.locator(".case-beside").first.get_by_text("Choose Billing").first.wait_for()
+    site.check_readable(page)
+    take_picture(page)
+    page.get_by_role("link", name="Their outputs side by side").click()
+    page.wait_for_url("**against=0*")
+    page.locator(".outputs ins").first.wait_for()

@@ -464,7 +464,7 @@ def test_cells_that_got_worse_are_listed_with_both_executions_and_how_many_there
     page.get_by_text(f"They differ from step {difference(finished, first, second)['divergence']['step']}").wait_for()
     assert page.locator("tbody tr").filter(has_text="answer").count()
     page.reload()
-    page.get_by_role("heading", name="Compare two executions").wait_for()
+    page.get_by_role("heading", level=1, name=" and ").wait_for()
     site.check_readable(page)
     page.set_viewport_size({"width": 360, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -496,7 +496,7 @@ def test_a_cell_stands_beside_another_one_of_its_case_with_texts_side_by_side(si
     page = site.open(f"/executions/{one}")
     page.get_by_text("Compare with another cell of this case").click()
     page.locator(f'a[href="/executions/{one}/diff/{other}"]').click()
-    page.get_by_role("heading", name="Compare two executions").wait_for()
+    page.get_by_role("heading", level=1, name=" and ").wait_for()
     expected = finished.inside("diff", one, other, "--format", "json").json["state"]
     for key in expected["changed"]:
         page.locator("td.name").get_by_text(key, exact=True).wait_for()

@@ -227,7 +227,7 @@ ROUTES: tuple[Route, ...] = (
     *_both("GET", "/costs", "costs"),
     *_both("GET", "/tree", "tree"),
     Route("GET", "/sweeps/{ref}/cells", "show --cells", _cells),
-    Route("GET", "/sweeps/{ref}/outputs", "show --outputs"),
+    *_both("GET", "/outputs", "show --outputs"),
     Route("GET", "/sweeps/{ref}/value", "show --key", _content),
     Route("GET", "/executions/{ref}/value", "show --key", _content, left_out=frozenset({"case"})),
     Route("GET", "/sweeps/{ref}/log", "log", _events, _FOLLOWING),

@@ -55,7 +55,7 @@ def outputs(
 
     Args:
         context: Where.
-        ref: A sweep: its id, the beginning of it, or its name.
+        ref: A sweep: its id, the beginning of it, or its name. Or an execution: its case under its combinations.
         rows: The numbers of combinations, as the matrix has them, in the order to show them; by default the first 64.
         columns: Those of `rows` that the page has; by default all. Filters and the order are by all of `rows`.
         keys: Keys of the final state; by default those that evaluators read, else those that are no input.
@@ -75,7 +75,8 @@ def outputs(
         InputError: If there is no such sweep, combination, metric, key, tag or case.
     """
     database = context.database
-    sweep = _sweep(database, ref)
+    sweep, own_rows, own_cases = _target(database, ref)
+    rows, cases = rows or own_rows, cases or own_cases
     with database.snapshot():
         sight = _Sight(database, sweep, rows, columns, keys)
         filters = OutputFilters(
@@ -152,17 +153,34 @@ def _blocks(data: bytes) -> Iterator[bytes]:
     return (text[start : start + BLOCK] for start in range(0, len(text), BLOCK))
 
 
+def _target(database: Database, ref: str) -> tuple[SweepRow, Sequence[int], Sequence[str]]:
+    """Find a sweep; of an execution also the numbers of its combinations and the id of its case."""
+    target = find(database, ref)
+    if target.kind == "sweep":
+        return target.row, (), ()
+    sweep = queries.find_sweep(database, target.row.sweep_id)
+    case, _ = details.execution_case(database, target.id)
+    return sweep, target.row.combinations[:MOST_ROWS], (case,)
+
+
 def _sweep(database: Database, ref: str) -> SweepRow:
     target = find(database, ref)
     if target.kind == "execution":
-        raise InputError(f"{ref!r} is an execution; outputs are compared of a sweep")
+        raise InputError(f"{ref!r} is an execution; cases are of a sweep")
     return target.row
 
 
 class _Sight:
     """What of a sweep is shown: combinations and keys of the state."""
 
-    def __init__(self, database: Database, sweep: SweepRow, rows: Sequence[int], columns: Sequence[int], keys: Sequence[str]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        sweep: SweepRow,
+        rows: Sequence[int],
+        columns: Sequence[int],
+        keys: Sequence[str],
+    ) -> None:
         self._database, self._sweep = database, sweep
         self.choices = queries.choices(database, sweep.id)
         self.measures = queries.measures(database, sweep.id)

@@ -114,7 +114,7 @@ function paragraph(lines, at, found) {
 }
 
 // Of all that starts at a place the first that is whole; none of them is searched for more than once in a text.
-const INLINE = /(?<code>`+)(?<coded>[^`][^]*?)\k<code>(?!`)|!\[(?<alt>[^\]\n]{0,1000})\]\((?<src>[^()\s]{1,2000})\)|\[(?<label>[^\]\n]{1,1000})\]\((?<href>[^()\s]{1,2000})\)|<(?<auto>https?:\/\/[^\s<>]{1,2000})>|(?<bare>\bhttps?:\/\/[^\s<>()"'`]{1,2000}[^\s<>()"'`.,;:!?])|\*\*(?=\S)(?<strong>[^*\n]{1,2000})\*\*|__(?=\S)(?<strong2>[^_\n]{1,2000})__|~~(?=\S)(?<strike>[^~\n]{1,2000})~~|\*(?=\S)(?<soft>[^*\n]{1,2000})\*|(?<![\p{L}\p{N}_])_(?=\S)(?<soft2>[^_\n]{1,2000})_(?![\p{L}\p{N}_])|\\(?<escaped>[!-/:-@[-`{-~])/gu;
+const INLINE = /(?<code>`+)(?<coded>[^`][^]*?)\k<code>(?!`)|!\[(?<alt>[^[\]\n]{0,1000})\]\((?<src>[^()\s]{1,2000})\)|\[(?<label>[^[\]\n]{1,1000})\]\((?<href>[^()\s]{1,2000})\)|<(?<auto>https?:\/\/[^\s<>]{1,2000})>|(?<bare>\bhttps?:\/\/[^\s<>()"'`]{1,2000}[^\s<>()"'`.,;:!?])|\*\*(?=\S)(?<strong>[^*\n]{1,2000})\*\*|__(?=\S)(?<strong2>[^_\n]{1,2000})__|~~(?=\S)(?<strike>[^~\n]{1,2000})~~|\*(?=\S)(?<soft>[^*\n]{1,2000})\*|(?<![\p{L}\p{N}_])_(?=\S)(?<soft2>[^_\n]{1,2000})_(?![\p{L}\p{N}_])|\\(?<escaped>[!-/:-@[-`{-~])/gu;
 
 /** @param {string} text @param {number} [deep] @returns {Node[]} */
 export function inline(text, deep = 0) {

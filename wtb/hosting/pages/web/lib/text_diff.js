@@ -33,14 +33,26 @@ export function compare(a, b, most) {
   let [endA, endB] = [a.length, b.length];
   while (endA > start && endB > start && a[endA - 1] === b[endB - 1]) [endA, endB] = [endA - 1, endB - 1];
   if (start === endA && start === endB) return [];
-  const found = shortest(a.slice(start, endA), b.slice(start, endB), most);
+  const found = shortest(...numbered(a.slice(start, endA), b.slice(start, endB)), most);
   if (!found) return [[start, endA, start, endB]];
   return joined(found).map(([fromA, toA, fromB, toB]) => [fromA + start, toA + start, fromB + start, toB + start]);
 }
 
+/** Two lists of texts as numbers, the same for the same text: they are compared often. @param {string[]} a @param {string[]} b @returns {[Int32Array, Int32Array]} */
+function numbered(a, b) {
+  const numbers = /** @type {Map<string, number>} */ (new Map());
+  const number = (/** @type {string} */ text) => {
+    const known = numbers.get(text);
+    if (known !== undefined) return known;
+    numbers.set(text, numbers.size);
+    return numbers.size - 1;
+  };
+  return [Int32Array.from(a, number), Int32Array.from(b, number)];
+}
+
 /**
  * The shortest list of edits (E. Myers: An O(ND) difference algorithm and its variations, 1986).
- * @param {string[]} a @param {string[]} b @param {number} most
+ * @param {Int32Array} a @param {Int32Array} b @param {number} most
  * @returns {Hunk[] | null} each the deletion or insertion of one; null if it takes more than `most`
  */
 function shortest(a, b, most) {

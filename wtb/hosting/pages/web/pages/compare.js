@@ -4,6 +4,7 @@ import { combination, count, difference, figure, probability } from "../lib/form
 import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
+import { CaseCell } from "../views/output_cell.js";
 import { words } from "../lib/words.js";
 
 const SHOWN = 100; // cells of a kind that are shown before somebody asks for more
@@ -18,7 +19,7 @@ export function ComparePage({ parts: [before, after] }) {
     <p class="answer">${words.compare.verdict}: <b>${found.verdict}</b>${found.because?.length ? ` – ${[found.because].flat().join("; ")}` : ""}</p>
     <h2>${words.compare.changed}</h2><${Changed} changed=${found.changed} />
     <h2>${words.sweep.tabs.matrix}</h2><${Rows} rows=${found.rows} />
-    ${KINDS.map((kind) => html`<${Cells} key=${kind} title=${words.compare.cells[kind]} cells=${found.cells.filter((/** @type {any} */ one) => one.what === kind)} />`)}`;
+    ${KINDS.map((kind) => html`<${Cells} key=${kind} title=${words.compare.cells[kind]} sweep=${found.after.id} cells=${found.cells.filter((/** @type {any} */ one) => one.what === kind)} />`)}`;
 }
 
 /** @param {{changed: any}} props */
@@ -41,13 +42,16 @@ function Rows({ rows }) {
   )}</tbody></table></div>`;
 }
 
-/** @param {{title: string, cells: any[]}} props */
-function Cells({ title, cells }) {
+/** @param {{title: string, sweep: string, cells: any[]}} props */
+function Cells({ title, sweep, cells }) {
   const [shown, setShown] = useState(SHOWN);
+  const cases = [...new Set(cells.slice(0, shown).map((one) => one.case))].slice(0, SHOWN);
+  const asked = useResource((signal) => (cases.length ? get(`/sweeps/${segment(sweep)}/outputs`, { cases, rows: [0], limit: 1000 }, signal) : Promise.resolve(null)), [sweep, cases.join("\n")]);
+  const seen = new Map((asked.data?.cases ?? []).map((/** @type {any} */ one) => [one.case, one]));
   if (!cells.length) return null;
   const left = cells.length - shown;
   return html`<h2>${title} (${count(cells.length)})</h2><div class="scroll" tabindex="0"><table><tbody>${cells.slice(0, shown).map(
-    (one) => html`<tr><td class="name">${one.case}</td><td class="mono name">${combination(one.combination)}</td><td>${one.metric ?? ""}</td>
+    (one) => html`<tr><td class="name">${seen.has(one.case) ? html`<${CaseCell} found=${{ ...seen.get(one.case), tags: [] }} repeats=${1} />` : one.case}</td><td class="mono name">${combination(one.combination)}</td><td>${one.metric ?? ""}</td>
       <td class="num"><${Came} to=${one.before} execution=${one.executions[0]} /> → <${Came} to=${one.after} execution=${one.executions[1]} /></td><td>${one.diverged ? words.compare.partAt(one.diverged) : ""}</td>
       <td>${one.executions[0] && one.executions[1] ? html`<${Link} to=${`/executions/${segment(one.executions[0])}/diff/${segment(one.executions[1])}`}>${words.compare.look}<//>` : null}</td></tr>`,
   )}</tbody></table></div>

@@ -1,9 +1,14 @@
 /** Two executions: the first step at which they part, and in what their states and files differ. */
 import { get, segment } from "../lib/api.js";
+import { combination } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { useCase } from "../views/case_of_execution.js";
+import { differing } from "../views/heat_map.js";
+import { CaseCell, OutputCell } from "../views/output_cell.js";
+import { outputWords } from "../lib/output_words.js";
 import { Difference } from "../views/state_difference.js";
 
 /** @param {{parts: string[]}} props */
@@ -12,9 +17,36 @@ export function DiffPage({ parts: [a, b] }) {
   const found = resource.data;
   if (!found) return html`<h1>${words.diff.title}</h1><${Waiting} resource=${resource} />`;
   const { divergence } = found;
-  return html`<div class="head"><h1>${words.diff.title}</h1></div>
+  const names = namesOf([found.a, found.b]);
+  const links = [a, b].map((id, place) => html`<${Link} to=${`/executions/${segment(id)}`}>${names[place]}<//>`);
+  return html`<div class="head"><h1>${found.a.case && found.a.case === found.b.case ? `${found.a.case}: ` : ""}${links[0]} ${words.diff.versus} ${links[1]}</h1></div>
+    <${Cases} sides=${[found.a, found.b]} names=${names} />
     <p class="answer">${divergence ? words.diff.parts(divergence.step, words.diff.why[/** @type {"path"} */ (divergence.why)] ?? divergence.why) : words.diff.same}</p>
     <p class="quiet">${words.diff.shared(found.shared_steps)}</p>
     <h2>${words.execution.state}</h2>
-    <${Difference} found=${found} names=${[a, b].map((id) => html`<${Link} class="mono" to=${`/executions/${segment(id)}`}>${id}<//>`)} />`;
+    <${Difference} found=${found} names=${links} />`;
+}
+
+/** What two executions are called: by the variants in which they differ, else by repeat, sweep or id. @param {any[]} sides */
+function namesOf(sides) {
+  const combinations = sides.map((one) => one.combinations?.[0] ?? null);
+  if (combinations.every(Boolean)) {
+    const nodes = differing(combinations);
+    if (nodes.length) return combinations.map((one) => combination(one, nodes));
+    if (sides[0].sweep.id !== sides[1].sweep.id && sides[0].sweep.name !== sides[1].sweep.name) return sides.map((one) => one.sweep.name);
+    if (sides[0].case !== sides[1].case) return sides.map((one) => one.case);
+    if (sides[0].repeat !== sides[1].repeat) return sides.map((one) => words.execution.repeat(one.repeat));
+  }
+  return sides.map((one) => one.id);
+}
+
+/** Of both the case with what is expected of it, what came, and the scores. @param {{sides: any[], names: string[]}} props */
+function Cases({ sides, names }) {
+  const seen = [useCase(sides[0]).data, useCase(sides[1]).data];
+  const [first, second] = seen;
+  if (!first?.found && !second?.found) return null;
+  const isSame = sides[0].case === sides[1].case && sides[0].sweep.id === sides[1].sweep.id;
+  const cases = isSame ? [first ?? second] : [first, second];
+  return html`<div class="two">${cases.map((one, place) => (one?.found ? html`<section><h2>${isSame ? outputWords.input : `${outputWords.input}: ${names[place]}`}</h2><${CaseCell} found=${one.found} repeats=${one.about.repeats} isWhole /></section>` : null))}</div>
+    <div class="two">${seen.map((one, place) => (one?.cell ? html`<section><h2 class="name">${names[place]}</h2><${OutputCell} cell=${one.cell} keys=${one.about.keys} metrics=${one.about.metrics} metric=${null} isWhole /></section>` : null))}</div>`;
 }

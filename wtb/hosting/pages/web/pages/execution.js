@@ -6,6 +6,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { asking, words } from "../lib/words.js";
+import { CaseOfExecution } from "../views/case_of_execution.js";
 import { changesOf, StateFields } from "../views/changes.js";
 import { Files } from "../views/files.js";
 import { Graph } from "../views/graph.js";
@@ -47,6 +48,7 @@ export function ExecutionPage({ parts: [ref] }) {
   return html`<${Heading} found=${found} standing=${standing.data} path=${path} reload=${reload} />
     ${standing.error ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
     ${execution.error ? html`<div class="problem"><p>${execution.error}</p><pre tabindex="0">${execution.trace}</pre></div>` : null}
+    <${CaseOfExecution} execution=${execution} version=${status} />
     <${Questions} asked=${standing.data.questions.length} path=${ref} reload=${reload} />
     <${Cells} cells=${cells} />
     <${OtherCells} execution=${execution} />
@@ -58,6 +60,14 @@ export function ExecutionPage({ parts: [ref] }) {
     <h2>${words.execution.state}</h2>
     ${status === "paused" && may("steer") ? html`<${Edited} path=${path} state=${state} reload=${reload} />` : html`<${Values} values=${state} />`}
     ${execution.head ? html`<${Files} checkpoint=${execution.head} />` : null}</div></div>`;
+}
+
+/** An execution by its case and combination; a single one by its workflow's run. @param {any} execution its heading */
+function titleOf({ sweep, case: id, repeat, combinations }) {
+  if (sweep.kind === "single") return `${words.execution.title}: ${sweep.name}`;
+  const [first, ...others] = combinations;
+  const which = first ? combination(first) : "";
+  return `${id}${repeat ? `, ${words.execution.repeat(repeat)}` : ""}${which ? ` · ${which}` : ""}${others.length ? ` ${words.execution.more(others.length)}` : ""}`;
 }
 
 /** The end of what runs just now has printed. @param {{nodes: any[]}} props */
@@ -87,7 +97,7 @@ function Heading({ found: { execution, path: steps, next, totals, cells }, stand
   const metadata = Object.entries(execution.metadata ?? {});
   const nodes = [...new Set([...next, ...steps.map((/** @type {any} */ step) => step.node)])];
   return html`<div class="head">
-      <h1>${words.execution.title} <span class="mono">${execution.id}</span></h1><${Status} status=${status} reason=${reason} /><span class="grow"></span>
+      <h1>${titleOf(execution)}</h1><span class="quiet mono">${execution.id}</span><${Status} status=${status} reason=${reason} /><span class="grow"></span>
       <${Steering} kind="execution" path=${path} status=${status} failed=${failed} reload=${reload} />
     </div>
     ${reason ? html`<p class="notice">${reason}</p>` : null}

@@ -5,9 +5,13 @@ import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { CaseCell, OutputCell } from "../views/output_cell.js";
+import { addressOfOutputs } from "../views/outputs.js";
 import { GoodEnough } from "../views/matrix_table.js";
+import { outputWords } from "../lib/output_words.js";
 import { Progress } from "../views/status.js";
 
+const MOST_ASKED = 100; // cases in one request
 const TELLING = 50; // cases that are shown before somebody asks for more
 
 /** @param {{parts: string[]}} props */
@@ -20,7 +24,7 @@ export function RowsPage({ parts: [ref] }) {
   return html`<div class="head"><h1>${words.rows.title}${found ? html`: <${Link} to=${path}>${found.sweep.name}<//>` : null}</h1></div>
     ${figures.data ? html`<${Choice} matrix=${figures.data.matrix} row=${row} other=${other} metric=${found?.metric ?? metric} />` : null}
     <${Waiting} resource=${resource} />
-    ${found ? html`<${Answer} found=${found} /><${Cases} found=${found} limit=${Number(limit)} />` : null}`;
+    ${found ? html`<${Answer} found=${found} /><${Cases} key=${`${row}-${other}`} sweep=${ref} rows=${[row, other]} found=${found} limit=${Number(limit)} />` : null}`;
 }
 
 /** @param {{matrix: any, row: string, other: string, metric: string | undefined}} props */
@@ -50,15 +54,20 @@ function Answer({ found }) {
     ${unpaired ? html`<p class="notice">${words.rows.unpaired(count(unpaired))}</p>` : null}`;
 }
 
-/** The cases that tell most, each with how it came to that. @param {{found: any, limit: number}} props */
-function Cases({ found, limit }) {
+/** The cases that tell most, each with its question, what is expected and what both rows returned. @param {{sweep: string, rows: string[], found: any, limit: number}} props */
+function Cases({ sweep, rows, found, limit }) {
+  const cases = found.cases.slice(0, MOST_ASKED).map((/** @type {any} */ one) => one.case);
+  const outputs = useResource((signal) => (cases.length ? get(`/sweeps/${segment(sweep)}/outputs`, { rows, cases, limit: 1000 }, signal) : Promise.resolve(null)), [sweep, rows.join(), cases.join("\n")]);
+  const seen = new Map((outputs.data?.cases ?? []).filter((/** @type {any} */ one) => one.repeat === 0).map((/** @type {any} */ one) => [one.case, one]));
   if (!found.cases.length) return null;
   const columns = words.rows.columns;
-  return html`<h2>${words.rows.cases}</h2><div class="scroll" tabindex="0"><table>
+  const about = outputs.data;
+  return html`<h2>${words.rows.cases}</h2><p><${Link} to=${addressOfOutputs(sweep, { rows: rows.join("-"), differ: rows.join("-"), against: rows[1] })}>${outputWords.rowsSideBySide}<//></p><div class="scroll" tabindex="0"><table>
       <thead><tr><th>${columns.case}</th><th class="num">${columns.row}</th><th class="num">${columns.other}</th><th class="num">${columns.gain}</th><th><span class="seen-only-by-readers">${words.compare.look}</span></th></tr></thead>
       <tbody>${found.cases.map((/** @type {any} */ one) => {
         const [a, b] = one.executions;
-        return html`<tr key=${one.case}><td class="name">${one.case}</td><td class="num">${figure(one.row)}</td><td class="num">${figure(one.other)}</td>
+        const beside = seen.get(one.case);
+        return html`${beside ? html`<tr class="apart"><td colspan="5"><div class="case-beside"><${CaseCell} found=${beside} repeats=${1} />${beside.cells.map((/** @type {any} */ cell) => html`<div><${OutputCell} cell=${cell} keys=${about.keys} metrics=${about.metrics} metric=${found.metric} /></div>`)}</div></td></tr>` : null}<tr key=${one.case}><td class="name">${one.case}</td><td class="num">${figure(one.row)}</td><td class="num">${figure(one.other)}</td>
           <td class=${`num ${one.gain > 0 ? "good" : one.gain < 0 ? "bad" : ""}`}>${difference(one.gain)}</td>
           <td>${a && b ? html`<${Link} to=${`/executions/${segment(a)}/diff/${segment(b)}`}>${words.compare.look}<//>` : null}</td></tr>`;
       })}</tbody></table></div>

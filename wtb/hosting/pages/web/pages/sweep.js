@@ -6,6 +6,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, addressWith, Link, look, navigate } from "../lib/router.js";
 import { follow } from "../lib/stream.js";
+import { outputWords } from "../lib/output_words.js";
 import { asking, words } from "../lib/words.js";
 import { Causes } from "../views/causes.js";
 import { CellRepeats, repeatsOf } from "../views/cell_repeats.js";
@@ -14,7 +15,7 @@ import { Decision, Notes } from "../views/decision.js";
 import { differing, HeatMap } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
 import { isGoodEnough, MatrixTable, rowsByEvidence, rowsByNode } from "../views/matrix_table.js";
-import { Outputs } from "../views/outputs.js";
+import { Outputs, outputsHere } from "../views/outputs.js";
 import { People } from "../views/people.js";
 import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
@@ -160,7 +161,7 @@ function Figures({ sweep, matrix, columns, metric }) {
     <h2>${words.sweep.tabs.matrix}</h2>
     ${good && !order.length ? html`<p class="quiet">${words.sweep.noneGoodEnough}</p>` : null}
     ${table}
-    <p class="quiet">${words.sweep.legend}${margin === undefined ? "" : ` ${words.sweep.withinLegend(margin)}`}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null}</p>
+    <p class="quiet">${words.sweep.legend}${margin === undefined ? "" : ` ${words.sweep.withinLegend(margin)}`}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null} <${Link} to=${outputsHere({ worst: metric })}>${outputWords.worstCase}<//></p>
     ${more}
     </div>` : null}</div>`;
 }
@@ -245,10 +246,17 @@ function Heading({ status, reload }) {
       ${cost.unknown?.length ? html`<span class="quiet">${words.sweep.costUnknown(usd(cost.usd))}</span>` : cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}
       <span class="quiet">${sweep.started_at ? duration(between(sweep.started_at, sweep.finished_at ?? new Date().toISOString())) : ""}</span>
       ${asking(status.approval) ? html`<span class="quiet">${words.steering.approval(asking(status.approval))}</span>` : null}
+      ${cells.failed + cells.set_aside ? html`<${Link} to=${outputsHere({ failed: "1", rows: failedRows(status.failures) })}>${outputWords.failures(cells.failed + cells.set_aside)}<//>` : null}
       ${cells.waiting ? html`<${Link} to="/inbox">${words.sweeps.wait(cells.waiting)}<//>` : null}
       <span class="grow"></span>
       <a href=${`/api/v1/sweeps/${segment(sweep.id)}/report.html`} download>${words.sweep.save}</a>
     </div>`;
+}
+
+/** The combinations of which cells failed, as an address has them; all if there is no cause yet. @param {any} failures */
+function failedRows({ causes }) {
+  const rows = [...new Set(causes.flatMap((/** @type {any} */ one) => one.combinations))].sort((a, b) => a - b);
+  return rows.slice(0, 64).join("-") || "all";
 }
 
 /** Show why something cannot be done, or nothing. @param {(problem: string) => void} show @param {Promise<string>} doing */

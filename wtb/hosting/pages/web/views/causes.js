@@ -3,6 +3,8 @@ import { segment } from "../lib/api.js";
 import { count } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { Link } from "../lib/router.js";
+import { outputWords } from "../lib/output_words.js";
+import { outputsHere } from "./outputs.js";
 import { words } from "../lib/words.js";
 
 /** @param {{failures: any}} props */
@@ -14,6 +16,7 @@ export function Causes({ failures }) {
         <h3>${count(one.cells)} × ${one.node ?? ""} ${one.type ?? ""}</h3>
         <pre tabindex="0">${one.message ?? ""}</pre>
         ${one.example.execution ? html`<${Link} to=${`/executions/${segment(one.example.execution)}`}>${one.example.case}<//>` : one.example.case}
+        · <${Link} to=${outputsHere({ failed: "1", rows: one.combinations.slice(0, 64).join("-") })}>${outputWords.failures(one.cells)}<//>
       </section>`,
     )}
     ${failures.more ? html`<p class="quiet">${words.execution.more(failures.more)}</p>` : null}

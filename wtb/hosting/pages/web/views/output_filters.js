@@ -55,6 +55,6 @@ function Choices({ label, all, chosen, onChange }) {
     if (next.length) onChange(next);
   }
   return html`<details class="choices"><summary>${label}</summary><div class="choice-list">
-    ${all.length > 2 ? html`<button class="plain" onClick=${() => onChange(all.slice(0, 64).map(([name]) => name))}>${words.any === "any" ? "all" : words.any}</button>` : null}
+    ${all.length > 2 ? html`<button class="plain" onClick=${() => onChange(all.slice(0, 64).map(([name]) => name))}>${words.all}</button>` : null}
     ${all.map(([name, shown]) => html`<label key=${name}><input type="checkbox" checked=${chosen.includes(name)} onChange=${(/** @type {any} */ event) => change(name, event.target.checked)} />${shown}</label>`)}</div></details>`;
 }

@@ -9,6 +9,7 @@ import { Conversation, isConversation } from "./conversation.js";
 import { JsonTree } from "./json_tree.js";
 import { Markdown } from "./markdown.js";
 
+const MOST_PIECES = 4_000; // of two texts
 const MOST_DRAWN = 100_000; // characters that are read as Markdown, and shown before somebody asks for more
 
 /** @typedef {{value: any, kind: "text" | "json", cut: boolean, bytes: number, whole: string | null}} OutputValue */
@@ -55,11 +56,16 @@ function LongText({ text }) {
 
 /** What is in one of two texts only, marked within the other. @param {{one: string, other: string}} props */
 function Difference({ one, other }) {
+  const [shown, setShown] = useState(MOST_DRAWN);
   const pieces = useMemo(() => compareTexts(one, other), [one, other]);
   if (pieces.every(({ kind }) => kind === "same")) return html`<p class="quiet">= ${words.same}</p><div class="compared" dir="auto">${visible(other.slice(0, MOST_DRAWN))}</div>`;
-  return html`<div class="compared" dir="auto">${pieces.slice(0, 2_000).map(({ kind, text }) => {
-    if (kind === "same") return visible(text.slice(0, MOST_DRAWN));
+  let left = shown;
+  const drawn = pieces.slice(0, MOST_PIECES).map(({ kind, text }) => {
+    const part = visible(text.slice(0, Math.min(left, kind === "same" ? left : Math.max(left >> 1, 1_000))));
+    left = Math.max(0, left - part.length);
+    if (kind === "same" || !part) return part;
     const label = html`<span class="seen-only-by-readers"> ${kind === "removed" ? words.removed : words.added} </span>`;
-    return kind === "removed" ? html`<del>${label}${visible(text)}</del>` : html`<ins>${label}${visible(text)}</ins>`;
-  })}</div>`;
+    return kind === "removed" ? html`<del>${label}${part}</del>` : html`<ins>${label}${part}</ins>`;
+  });
+  return html`<div class="compared" dir="auto">${drawn}</div>${left ? null : html`<p class="quiet">${words.beginning(shown)} <button class="plain" onClick=${() => setShown(shown * 4)}>${words.wholeValue}</button></p>`}`;
 }

@@ -1,5 +1,5 @@
 /** Outputs as a table of which only what is seen is drawn: cases are rows, combinations are columns. */
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/html.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { outputWords as words } from "../lib/output_words.js";
 import { CaseCell, OutputCell } from "./output_cell.js";
 
@@ -31,7 +31,7 @@ export function OutputsTable({ pages, version, names, titles, about, metric, aga
   const view = useRef(/** @type {HTMLElement | null} */ (null));
   const [room, setRoom] = useState({ width: 1000, height: 600 });
   const [seen, setSeen] = useState({ top: 0, left: 0 });
-  const drawn = useRef(/** @type {Map<string, any>} */ (new Map())); // vnodes of cells, so that what is scrolled is not made anew
+  const drawn = useMemo(() => /** @type {Map<string, any>} */ (new Map()), [pages, against, metric]); // vnodes of cells, so that what is scrolled is not made anew
   const total = pages.total ?? 0;
   const size = sizes(room.width, names.length);
   const first = Math.max(0, Math.floor(seen.top / size.row) - AHEAD);
@@ -47,7 +47,6 @@ export function OutputsTable({ pages, version, names, titles, about, metric, aga
   }, []);
   const reference = against && against !== "expected" ? pages.rows.indexOf(Number(against)) : -1;
   useEffect(() => pages.see([first, last], [from, to], reference), [pages, first, last, from, to, total, reference]);
-  useEffect(() => drawn.current.clear(), [pages, against, metric]);
   useEffect(() => {
     const element = /** @type {HTMLElement} */ (view.current);
     const [top, left] = [at[0] * size.row, at[1] * size.column];
@@ -88,12 +87,12 @@ export function OutputsTable({ pages, version, names, titles, about, metric, aga
     const loaded = pages.at(index, column);
     if (!loaded) return null;
     const name = `${index}.${column}`;
-    const known = drawn.current.get(name);
+    const known = drawn.get(name);
     if (known) return known;
     const other = comparedWith(pages, against, index, column, about);
     if (other === null) return null; // it comes with another page
     const made = html`<${OutputCell} cell=${loaded.cell} keys=${about.keys} metrics=${about.metrics} metric=${metric} against=${other.values} />`;
-    drawn.current.set(name, made);
+    drawn.set(name, made);
     return made;
   }
   const rows = [];
