@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,8 @@ from wtb.display.json_text import as_json
 from wtb.display.matrix import csv as csvfile
 from wtb.display.report import junit as junit_report
 from wtb.display.report.html import page
+from wtb.hosting.pages import embedded_outputs
+from wtb.operations.outputs import side_by_side
 from wtb.operations.results import matrix as operations
 
 if TYPE_CHECKING:
@@ -72,7 +75,13 @@ def report(
     chosen = format or _of_suffix(output)
     if chosen is ReportFormat.html and output is None and sys.stdout.isatty():
         raise InputError("a page is of no use in a terminal; write it to a file, as with `-o report.html`")
-    put(_renderer(chosen)(open_backend(db).call(operations.report, ref, full=full)), output)
+    backend = open_backend(db)
+    document = backend.call(operations.report, ref, full=full)
+    if chosen is ReportFormat.html:
+        part = embedded_outputs.outputs_part(document, partial(backend.call, side_by_side.outputs, ref))
+        put(page.render(document, part), output)
+    else:
+        put(_renderer(chosen)(document), output)
 
 
 def _of_suffix(output: Path | None) -> ReportFormat:
@@ -81,7 +90,6 @@ def _of_suffix(output: Path | None) -> ReportFormat:
 
 def _renderer(format: ReportFormat) -> Render:
     renderers: Mapping[ReportFormat, Render] = {
-        ReportFormat.html: page.render,
         ReportFormat.md: markdown.report,
         ReportFormat.csv: lambda document: csvfile.render(document["matrix"]),
         ReportFormat.json: as_json,

@@ -6,6 +6,7 @@ All are of operations; they are put together and encoded here as a page needs th
 from __future__ import annotations
 
 import re
+from functools import partial
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request
@@ -19,9 +20,11 @@ from wtb.display.matrix.sentences import answers
 from wtb.display.report.html import page
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
+from wtb.hosting.pages.embedded_outputs import outputs_part
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity
 from wtb.operations.inspection.columns import cell_columns
+from wtb.operations.outputs.side_by_side import outputs
 from wtb.operations.registry import Permission
 from wtb.operations.results.matrix import matrix, report
 
@@ -60,7 +63,8 @@ def router(context: Context) -> APIRouter:
         document = report(mine(request), ref)
         name = re.sub(r"[^\w.-]+", "-", document["matrix"]["sweep"]["name"], flags=re.ASCII).strip("-.") or "sweep"
         kept = {"Content-Disposition": f'attachment; filename="{name}.html"', "Content-Security-Policy": "sandbox"}
-        return Response(page.render(document), media_type="text/html", headers=kept)
+        part = outputs_part(document, partial(outputs, mine(request), ref))
+        return Response(page.render(document, part), media_type="text/html", headers=kept)
 
     @routes.get("/stack", summary="Say where Flower is, if `wtb up` started one beside this server.")
     def stack(request: Request) -> Response:

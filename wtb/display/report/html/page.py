@@ -85,16 +85,42 @@ SECTIONS: Sections = {
 _OF_MATRIX: Sections = {**_OF_BOTH, "nodes": ("Node runs", _node_runs), "causes": ("Failures", _causes)}
 
 
-def render(document: EvidenceDocument) -> str:
+@dataclass(frozen=True)
+class ScriptedPart:
+    """A part of the page that a script draws.
+
+    Attributes:
+        anchor: Its id. The script draws into the element `ANCHOR-view` what stands as JSON in `ANCHOR-data`.
+        title: Its heading.
+        script: The script, which may not contain the end of a script.
+        data: JSON.
+    """
+
+    anchor: str
+    title: str
+    script: str
+    data: str
+
+    @property
+    def section(self) -> Markup:
+        """The section as HTML; the data cannot end the element that they stand in."""
+        return Markup(
+            '<section id="{0}"><h2>{1}</h2><div id="{0}-view"></div><noscript>This part needs JavaScript.</noscript>'
+            '<script type="application/json" id="{0}-data">{2}</script></section>'
+        ).format(self.anchor, self.title, Markup(self.data.replace("<", "\\u003c")))
+
+
+def render(document: EvidenceDocument, part: ScriptedPart | None = None) -> str:
     """The page of a report.
 
     Args:
         document: What `wtb.display.report.evidence.gather` found.
+        part: What it shows besides.
 
     Returns:
         HTML.
     """
-    return _page(document, "report", SECTIONS)
+    return _page(document, "report", SECTIONS, part)
 
 
 def render_matrix(matrix: MatrixDocument) -> str:
@@ -112,17 +138,22 @@ def section(anchor: str, document: EvidenceDocument) -> Markup:
     return Markup(environment.render(f"{anchor}.html", document=document, matrix=document["matrix"], **vars(context)))
 
 
-def _page(document: EvidenceDocument, kind: str, sections: Sections) -> str:
+def _page(document: EvidenceDocument, kind: str, sections: Sections, part: ScriptedPart | None = None) -> str:
     style, script = (
         files(__package__).joinpath("templates", f"report.{suffix}").read_text("utf-8") for suffix in ("css", "js")
     )
-    # Only this very script may run, and nothing may be fetched, whatever a name or message contains.
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # Only these very scripts may run, and nothing may be fetched, whatever a name or message contains.
+    scripts = [script] if part is None else [script, part.script]
+    digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
     policy = (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-        f"script-src 'sha256-{digest}'"
+        "script-src " + " ".join(f"'sha256-{digest}'" for digest in digests)
     )
     made = [(anchor, title, section(anchor, document)) for anchor, (title, _) in sections.items()]
+    shown = [one for one in made if one[2]]
+    if part is not None:
+        place = next((number for number, one in enumerate(shown) if one[0] == "opened"), len(shown))
+        shown.insert(place, (part.anchor, part.title, part.section))
     return environment.render(
         "page.html",
         kind=kind,
@@ -130,7 +161,8 @@ def _page(document: EvidenceDocument, kind: str, sections: Sections) -> str:
         made_at=document.get("made_at"),
         policy=Markup(policy),
         style=Markup(style),
-        script=Markup(script),
-        sections=[one for one in made if one[2]],
+        scripts=[Markup(one) for one in scripts],
+        embedded="" if part is None else part.anchor,
+        sections=shown,
         **vars(head(document)),
     )

@@ -1,16 +1,26 @@
 /** The address is the state of a page: its path says which page it is, its query how it is looked at. */
 import { html, signal } from "./html.js";
 
+/** Whether this is part of a file: it has no other pages, no server, and its view stands behind the # of its address. */
+export const isEmbedded = document.documentElement.dataset.embedded === "outputs";
+
 export const address = signal(read());
 
 function read() {
+  if (isEmbedded) return { path: "", query: Object.fromEntries(new URLSearchParams(location.hash.startsWith("#?") ? location.hash.slice(2) : "")) };
   return { path: location.pathname, query: Object.fromEntries(new URLSearchParams(location.search)) };
 }
 
-addEventListener("popstate", () => (address.value = read()));
+if (isEmbedded) addEventListener("hashchange", () => location.hash.startsWith("#?") && (address.value = read()));
+else addEventListener("popstate", () => (address.value = read()));
 
 /** @param {string} url @param {{replace?: boolean}} [how] */
 export function navigate(url, how = {}) {
+  if (isEmbedded) {
+    history.replaceState(null, "", `#${url || "?"}`);
+    address.value = read();
+    return;
+  }
   if (how.replace) history.replaceState(null, "", url);
   else history.pushState(null, "", url);
   address.value = read();

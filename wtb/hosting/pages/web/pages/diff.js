@@ -1,12 +1,12 @@
 /** Two executions: the first step at which they part, and in what their states and files differ. */
 import { get, segment } from "../lib/api.js";
 import { combination } from "../lib/format.js";
+import { differing } from "../lib/combinations.js";
 import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { useCase } from "../views/case_of_execution.js";
-import { differing } from "../views/heat_map.js";
 import { CaseCell, OutputCell } from "../views/output_cell.js";
 import { outputWords } from "../lib/output_words.js";
 import { Difference } from "../views/state_difference.js";

@@ -8,6 +8,8 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { colour, theme } from "../lib/theme.js";
 import { words } from "../lib/words.js";
 
+export { differing } from "../lib/combinations.js";
+
 const ROW = 18;
 const MOST_HEIGHT = 32 * ROW;
 const LABELS = 230;
@@ -227,17 +229,6 @@ function Told({ columns, chosen, order, x, y, width, height, bin, mark }) {
 /** @param {number} value @param {number} size */
 function clamp(value, size) {
   return Math.max(0, Math.min(size - 1, value));
-}
-
-/** Nodes and factors in which combinations differ. @param {Record<string, string>[]} combinations @param {string | null} [first] which of them is named first */
-export function differing(combinations, first = null) {
-  const labels = combinations.map(labelsOf);
-  const nodes = Object.keys(combinations[0] ?? {});
-  const known = [...new Set(labels.flatMap(Object.keys))];
-  const inOrder = nodes.flatMap((node) => [node, ...known.filter((key) => key.startsWith(`${node}.`) && !nodes.includes(key))]);
-  const keys = [...new Set(inOrder)].filter((key) => known.includes(key)).sort((a, b) => Number(b === first) - Number(a === first));
-  const varied = keys.filter((key) => labels.some((one) => one[key] !== labels[0][key]));
-  return varied.length ? varied : keys;
 }
 
 /** What a cell came to, its repeats together. @param {Columns} columns @param {number} row @param {number} column */

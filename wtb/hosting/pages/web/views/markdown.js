@@ -4,6 +4,7 @@ import { visible } from "../lib/format.js";
 import { html, useMemo } from "../lib/html.js";
 import { parse } from "../lib/markdown.js";
 import { outputWords as words } from "../lib/output_words.js";
+import { isEmbedded } from "../lib/router.js";
 
 /** @param {{text: string, execution?: string | null}} props execution: whose files are the images */
 export function Markdown({ text, execution = null }) {
@@ -34,7 +35,7 @@ function element(node, execution) {
     case "emphasis": return html`<em>${inner}</em>`;
     case "struck": return html`<s>${inner}</s>`;
     case "link": return html`<a href=${node.href} target="_blank" rel="noopener noreferrer nofollow">${inner}</a>`;
-    case "image": return node.src && execution
+    case "image": return node.src && execution && !isEmbedded
       ? html`<img loading="lazy" alt=${node.text ?? ""} src=${`/api/v1/executions/${segment(execution)}/file?path=${encodeURIComponent(node.src)}`} />`
       : html`<span class="quiet">${words.noImage(node.text ?? "")}</span>`;
     default: return visible(node.text ?? "");

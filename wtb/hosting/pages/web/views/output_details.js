@@ -2,7 +2,7 @@
 import { segment } from "../lib/api.js";
 import { html, useEffect, useLayoutEffect, useRef } from "../lib/html.js";
 import { outputWords as words } from "../lib/output_words.js";
-import { Link } from "../lib/router.js";
+import { isEmbedded, Link } from "../lib/router.js";
 import { CaseCell, OutputCell } from "./output_cell.js";
 import { comparedWith } from "./outputs_table.js";
 
@@ -33,7 +33,7 @@ export function OutputDetails({ pages, version, about, titles, metric, against, 
   function move(down, right) {
     onMove(Math.max(0, Math.min((pages.total ?? 1) - 1, index + down)), Math.max(0, Math.min(titles.length - 1, column + right)));
   }
-  const execution = loaded?.cell?.execution;
+  const execution = isEmbedded ? null : loaded?.cell?.execution;
   const beside = titles.map((/** @type {string} */ _, /** @type {number} */ place) => pages.at(index, place)?.cell?.execution).find((/** @type {string} */ one, /** @type {number} */ place) => one && place !== column && one !== execution);
   return html`<dialog ref=${dialog} class="output-details" aria-label=${`${loaded?.found.case ?? ""} · ${titles[column]}`} onClose=${onClose} onKeyDown=${key}>
     <div class="bar"><button autofocus onClick=${() => move(-1, 0)} disabled=${index === 0}>${words.previous} <kbd aria-hidden="true">k</kbd></button><button onClick=${() => move(1, 0)} disabled=${index + 1 >= (pages.total ?? 0)}>${words.next} <kbd aria-hidden="true">j</kbd></button>

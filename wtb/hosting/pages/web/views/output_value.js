@@ -4,6 +4,7 @@ import { asText, visible } from "../lib/format.js";
 import { html, useMemo, useState } from "../lib/html.js";
 import { outputWords as words } from "../lib/output_words.js";
 import { useResource, Waiting } from "../lib/resource.js";
+import { isEmbedded } from "../lib/router.js";
 import { compareTexts } from "../lib/text_diff.js";
 import { Conversation, isConversation } from "./conversation.js";
 import { JsonTree } from "./json_tree.js";
@@ -22,14 +23,14 @@ export function textOf(one) {
 /** @param {{one: OutputValue, execution?: string | null, against?: OutputValue | null, isWhole?: boolean}} props isWhole: whether all of it can be asked for here */
 export function OutputText({ one, execution = null, against, isWhole = false }) {
   const [isAsked, setAsked] = useState(false);
-  const wanted = isWhole && (isAsked || against !== undefined);
+  const wanted = isWhole && !isEmbedded && (isAsked || against !== undefined);
   const full = useResource((signal) => whole(one, wanted, signal), [one.whole, one.value, wanted]);
   const other = useResource((signal) => whole(against ?? null, wanted, signal), [against?.whole, against?.value, wanted]);
   const shown = wanted ? full.data : one;
   const compared = wanted ? other.data : against;
   if (shown === undefined || (against !== undefined && compared === undefined)) return html`<${Waiting} resource=${full} />`;
   return html`${against !== undefined ? html`<${Difference} one=${textOf(compared)} other=${textOf(shown)} />` : html`<${Shown} one=${shown} execution=${execution} />`}
-    ${shown?.cut ? html`<p class="quiet">${words.more(one.bytes)} ${isWhole ? html`<button class="plain" onClick=${() => setAsked(true)}>${words.wholeValue}</button>` : null}</p>` : null}`;
+    ${shown?.cut ? html`<p class="quiet">${words.more(one.bytes)} ${isWhole && !isEmbedded ? html`<button class="plain" onClick=${() => setAsked(true)}>${words.wholeValue}</button>` : null}</p>` : null}`;
 }
 
 /** All of a value, where there is more than its page has. @param {OutputValue | null} one @param {boolean} isWanted @param {AbortSignal} signal @returns {Promise<OutputValue | null>} */

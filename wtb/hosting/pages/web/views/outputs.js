@@ -1,12 +1,12 @@
 /** Outputs side by side: what combinations returned for each case, filtered, compared word by word, and opened one by one. */
 import { may, Problem, segment } from "../lib/api.js";
 import { combination } from "../lib/format.js";
+import { differing } from "../lib/combinations.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { fromServer, OutputPages } from "../lib/output_pages.js";
 import { outputWords as words } from "../lib/output_words.js";
 import { Waiting } from "../lib/resource.js";
 import { address, addressWith, look, navigate } from "../lib/router.js";
-import { differing } from "./heat_map.js";
 import { OutputDetails } from "./output_details.js";
 import { OutputFilters } from "./output_filters.js";
 import { OutputsTable } from "./outputs_table.js";
@@ -52,6 +52,7 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
   const pages = useMemo(() => new OutputPages(source ?? fromServer(sweep), filters, rows, () => setVersion((before) => before + 1)), [key]);
   const about = useRef(/** @type {any} */ (null));
   const focus = useRef(false);
+  const view = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     pages.load(`${Math.floor(at[0] / 20)}.0`);
     return () => pages.end();
@@ -63,7 +64,7 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
   const names = rows.map((row) => combination(matrix.rows[row].combination, nodes.length ? nodes : undefined));
   const titles = rows.map((row) => combination(matrix.rows[row].combination));
   useEffect(() => {
-    if (!isOpen && focus.current) /** @type {HTMLElement | null} */ (document.querySelector(".outputs"))?.focus();
+    if (!isOpen && focus.current) view.current?.focus();
     focus.current = isOpen;
   }, [isOpen]);
 
@@ -83,7 +84,7 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     ${problem ? (problem instanceof Problem ? html`<p class="bad" role="alert">${problem.message}</p>` : html`<${Waiting} resource=${{ error: problem, reload: () => pages.fill() }} />`) : null}
     ${shown === null ? (problem ? null : html`<${Waiting} resource=${{}} />`) : pages.total === 0
       ? html`<p class="notice" role="status">${words.none} <button onClick=${() => look({ failed: null, differ: null, tag: null, text: null, only: null, at: null })}>${words.clear}</button></p>`
-      : html`<${OutputsTable} pages=${pages} version=${version} names=${names} titles=${titles} about=${shown} metric=${metric} against=${against} at=${at} onMove=${move} onOpen=${() => look({ open: "1" })} onKey=${onKey} />
+      : html`<${OutputsTable} view=${view} pages=${pages} version=${version} names=${names} titles=${titles} about=${shown} metric=${metric} against=${against} at=${at} onMove=${move} onOpen=${() => look({ open: "1" })} onKey=${onKey} />
         <p class="quiet" id="outputs-hint"><span class="seen-only-by-readers">${words.hint}</span><span aria-hidden="true">${words.short}</span></p>`}
     ${shown && isOpen ? html`<${OutputDetails} sweep=${sweep} pages=${pages} version=${version} about=${shown} titles=${titles} metric=${metric} against=${against} at=${at} onMove=${move} onKey=${onKey} onClose=${() => look({ open: null })} />` : null}`;
 }

@@ -15,6 +15,7 @@ function sizes(width, columns) {
 
 /**
  * @param {object} props
+ * @param {{current: HTMLElement | null}} props.view gets the element
  * @param {import("../lib/output_pages.js").OutputPages} props.pages
  * @param {number} props.version changes with what is loaded
  * @param {string[]} props.names of the columns
@@ -27,8 +28,7 @@ function sizes(width, columns) {
  * @param {() => void} props.onOpen
  * @param {(key: string) => boolean} props.onKey whether a key has been dealt with
  */
-export function OutputsTable({ pages, version, names, titles, about, metric, against, at, onMove, onOpen, onKey }) {
-  const view = useRef(/** @type {HTMLElement | null} */ (null));
+export function OutputsTable({ view, pages, version, names, titles, about, metric, against, at, onMove, onOpen, onKey }) {
   const [room, setRoom] = useState({ width: 1000, height: 600 });
   const [seen, setSeen] = useState({ top: 0, left: 0 });
   const drawn = useMemo(() => /** @type {Map<string, any>} */ (new Map()), [pages, against, metric]); // vnodes of cells, so that what is scrolled is not made anew

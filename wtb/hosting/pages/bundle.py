@@ -1,0 +1,96 @@
+"""Modules of the pages as one script, for a file that has no server to load them from."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from posixpath import normpath
+
+from wtb.hosting.pages.static import WEB
+
+_FROM = r'\s*from\s*"(?P<path>[^"]+)";?\n?'
+_IMPORT = re.compile(
+    r"^import\s*(?:\*\s*as\s+(?P<all>\w+)|(?P<default>\w+)|\{(?P<names>[^}]*)\})" + _FROM, re.MULTILINE
+)
+_CHAINED = re.compile(r'import\{(?P<names>[^}]*)\}from"(?P<path>[^"]+)";?')  # of what is minified
+_AGAIN = re.compile(r'export\s*\{(?P<names>[^}]*)\}\s*from\s*"(?P<path>[^"]+)";?')
+_LIST = re.compile(r"export\s*\{(?P<names>[^}]*)\};?")
+_DECLARED = re.compile(r"^export (?=(?:async )?function (\w+)|const (\w+)|class (\w+))", re.M)
+
+
+@cache
+def bundle(entry: str) -> str:
+    """Return a module of the pages with all that it imports as one script.
+
+    Args:
+        entry: The path of the module within the folder of the pages.
+
+    Returns:
+        A script in which each module is a function of its own, called once, in the order in which they are needed.
+    """
+    made: dict[str, str] = {}
+    _add(entry, made)
+    body = "\n".join(made.values())
+    if "</script" in body or "<!--" in body:
+        raise ValueError(f"a module that {entry} imports would end the script that it stands in")
+    return f'"use strict";(() => {{\n{body}\n}})();'
+
+
+def _add(path: str, made: dict[str, str]) -> None:
+    if path in made:
+        return
+    text = (WEB / path).read_text("utf-8")
+    exports: list[str] = []
+
+    def variable(imported: str) -> str:
+        other = normpath(f"{Path(path).parent}/{imported}")
+        _add(other, made)
+        return _name(other)
+
+    def imported(match: re.Match[str]) -> str:
+        found = match.groupdict()
+        module = variable(found["path"])
+        if found.get("all"):
+            return f"const {found['all']} = {module};"
+        if found.get("default"):
+            return f"const {found['default']} = {module}.default;"
+        return f"const {{ {', '.join(_renamed(found['names'], ': '))} }} = {module};"
+
+    def exported_again(match: re.Match[str]) -> str:
+        module = variable(match["path"])
+        exports.extend(f"{name}: {module}.{own}" for own, name in map(_pair, _parts(match["names"])))
+        return ""
+
+    def listed(match: re.Match[str]) -> str:
+        exports.extend(f"{name}: {own}" for own, name in map(_pair, _parts(match["names"])))
+        return ""
+
+    text = _AGAIN.sub(exported_again, text)
+    text = _IMPORT.sub(imported, text)
+    text = _CHAINED.sub(imported, text)
+    text = _LIST.sub(listed, text)
+    exports += [next(filter(None, match.groups())) for match in _DECLARED.finditer(text)]
+    text = _DECLARED.sub("", text)
+    if "export default" in text:
+        text = text.replace("export default ", "const default_ = ", 1)
+        exports.append("default: default_")
+    made[path] = f"const {_name(path)} = (() => {{\n{text}\nreturn {{ {', '.join(exports)} }};\n}})();"
+
+
+def _name(path: str) -> str:
+    return "m_" + re.sub(r"\W", "_", path.removesuffix(".js"))
+
+
+def _parts(names: str) -> list[str]:
+    return [part.strip() for part in names.split(",") if part.strip()]
+
+
+def _pair(part: str) -> tuple[str, str]:
+    """Its own name and the one that others use."""
+    own, _, name = part.partition(" as ")
+    return own.strip(), (name or own).strip()
+
+
+def _renamed(names: str, between: str) -> list[str]:
+    return [own if own == name else f"{own}{between}{name}" for own, name in map(_pair, _parts(names))]
