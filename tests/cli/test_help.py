@@ -84,7 +84,7 @@ def test_only_the_module_of_the_command_that_is_used_is_imported(words: tuple[st
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     loaded = done.stdout.partition("\nLOADED")[2].split()
-    assert loaded == (["wtb.cli.inspect.show"] if words == ("list", "--help") else [])
+    assert loaded == (["wtb.cli.inspect.overview"] if words == ("list", "--help") else [])
 
 
 def test_help_imports_nothing_heavy(project: Project) -> None:

@@ -65,8 +65,8 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "fork": Entry("control.rollback"),
     },
     "Look: how far it is, and what happened": {
-        "list": Entry("inspect.show"),
-        "status": Entry("inspect.show"),
+        "list": Entry("inspect.overview"),
+        "status": Entry("inspect.overview"),
         "watch": Entry("inspect.watch"),
         "show": Entry("inspect.show"),
         "log": Entry("inspect.log"),

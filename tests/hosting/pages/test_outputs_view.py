@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.project import Project
+from wtb.hosting.pages.bundle import bundle
+from wtb.hosting.pages.embedded_outputs import outputs_part
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
+    from wtb.core.documents.report import EvidenceDocument
 
 FLOW = r'''
 import base64
@@ -314,3 +320,56 @@ def test_pages_of_a_cell_a_difference_and_two_rows_say_what_was_asked_and_expect
     page.get_by_role("link", name="Their outputs side by side").click()
     page.wait_for_url("**against=0*")
     page.locator(".outputs ins").first.wait_for()
+
+
+VIEWS = {
+    "": (),
+    "failed=1": ("--failed",),
+    "differ=0-2": ("--differ", "0", "--differ", "2"),
+    "worst=helps": ("--worst", "helps"),
+    "tag=billing": ("--tag", "billing"),
+    "text=question+7": ("--text", "question 7"),
+    "text=POLICY+was": ("--text", "POLICY was"),
+    "text=choose+account&worst=contains": ("--text", "choose account", "--worst", "contains"),
+    "only=q2": ("--case", "q2"),
+}
+
+
+def test_the_report_has_the_same_view_and_needs_no_server(site: Site, asked: Project, tmp_path: Path) -> None:
+    asked.inside("report", "helpdesk", "-o", tmp_path / "report.html", check=0)
+    context = site.browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    asked_for: list[str] = []
+    page.on("request", lambda request: asked_for.append(request.url))
+    page.on("pageerror", lambda error: site.faults.append(str(error)))
+    page.on("console", lambda message: message.type == "error" and site.faults.append(message.text))
+    for view, options in VIEWS.items():
+        page.goto("about:blank")
+        page.goto(f"{(tmp_path / 'report.html').as_uri()}#?rows=0-2&{view}")
+        page.locator(".outputs .figures").first.wait_for()
+        found = asked.inside("show", "helpdesk", "--outputs", "--row", "0", "--row", "2", *options, "--format", "json")
+        total = found.json["total"]
+        page.get_by_text(f"{total} case{'s' if total > 1 else ''}", exact=True).wait_for()
+        shown = shown_cases(page)
+        assert shown == [case["case"] for case in found.json["cases"]][: len(shown)], view
+    page.goto("about:blank")
+    page.goto(f"{(tmp_path / 'report.html').as_uri()}#?rows=0-2&only=hostile&open=1")
+    page.get_by_role("dialog").get_by_text("<script>window.ran=1</script>").first.wait_for()
+    assert page.get_by_role("dialog").locator("img").count() == 0
+    assert not page.evaluate("window.ran")
+    assert {url.partition(":")[0] for url in asked_for} <= {"file", "data", "about"}
+    context.close()
+
+
+def test_a_report_of_more_cells_than_a_file_should_have_leaves_outputs_out() -> None:
+    def ask(**given: Any) -> Any:
+        assert given == {"limit": 1}, "nothing else is read"
+        return {"combinations": 11, "total": 100}
+
+    assert outputs_part(cast("EvidenceDocument", {}), ask) is None
+
+
+def test_every_module_of_the_pages_can_stand_in_one_script() -> None:
+    script = bundle("main.js")
+    assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
+    assert script.count("const m_lib_html = ") == 1

@@ -8,7 +8,7 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend, open_context, put, say
-from wtb.cli.inspect.show import time_of
+from wtb.cli.inspect.overview import time_of
 from wtb.cli.output import present, present_all, put_as
 from wtb.core.texts import plural
 from wtb.display.text.admin import audit as text

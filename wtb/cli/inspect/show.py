@@ -1,26 +1,21 @@
-"""Commands that look: list, status, show."""
+"""The command that shows one thing in detail: a sweep, its cells or outputs, an execution, a value or a checkpoint."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import existing_backend, open_backend, put, say, width
-from wtb.cli.output import in_color, present, present_all, put_cells, put_value
+from wtb.cli.console import open_backend, put, say, width
+from wtb.cli.output import in_color, present, put_cells, put_value
 from wtb.cli.pages import open_page
-from wtb.config.stack_file import find_stack
 from wtb.core.errors import InputError, NotFound
-from wtb.core.units import parse_duration
 from wtb.display.text import sweeps
-from wtb.display.text.admin import machine
-from wtb.display.text.inspect import execution_status, executions, outputs_by_case
+from wtb.display.text.inspect import executions, outputs_by_case
 from wtb.display.text.inspect import history as history_text
 from wtb.operations.inspection import history
 from wtb.operations.inspection import sweeps as operations
@@ -32,83 +27,21 @@ if TYPE_CHECKING:
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
 
 
-def list_(
-    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="Only of this workflow.")] = None,
-    status: Annotated[
-        str | None, typer.Option("--status", metavar="STATUS", help="Only sweeps of this status, such as running.")
-    ] = None,
-    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Only of this project.")] = None,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="NAME", help="Only those of a session \\[default: $WTB_SESSION, else all]."),
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="Only later ones: 30m, 12h, 2d, or an ISO date.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", help="At most this many.")] = None,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="ID", help="The next page: only what is older than this one.")
-    ] = None,
-    singles: Annotated[bool, typer.Option("--all", help="Single executions too, as `wtb start` makes them.")] = False,
-    runs: Annotated[bool, typer.Option("--runs", help="Single executions only, with what they failed by.")] = False,
-    db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
-) -> None:
-    """List sweeps, newest first.
+@dataclass(frozen=True)
+class _Asked:
+    """What is shown, from where, and how.
 
-    Several filters must all hold. The status of a single execution is its own, such as failed or waiting.
-
-    Examples: wtb list --status paused  |  wtb list --since 2d --project search  |  wtb list --runs --status failed
+    Attributes:
+        backend: Where it is.
+        ref: A sweep, an execution or a checkpoint.
+        format: How it is shown.
+        output: The file that it is written to; None for the terminal.
     """
-    if runs and singles:
-        raise InputError("--runs lists single executions only, and --all sweeps as well; give one of them")
-    filters = {"workflow": workflow, "status": status, "project": project}
-    filters["session"] = os.environ.get("WTB_SESSION") or None if session is None else session
-    chosen: dict[str, Any] = {**filters, "limit": limit, "after": after}
-    chosen["since"] = None if since is None else time_of(since)
-    if status is not None:  # also where there is no database yet
-        operations.check_run_status(status) if runs else operations.check_sweep_status(status, singles=singles)
-    backend = existing_backend(db)
-    is_chosen = any(filters.values()) or since or after
-    if runs:
-        listed = [] if backend is None else backend.call(operations.list_runs, **chosen)
-        nothing = "no run matches" if is_chosen else "there are no runs yet; `wtb start` makes one"
-        present_all("runs", listed, sweeps.listed_runs, format, output, nothing)
-        return
-    found = [] if backend is None else backend.call(operations.list_sweeps, **chosen, singles=singles)
-    nothing = "no sweep matches" if is_chosen else "there are no sweeps yet; `wtb init demo` makes a small one to run"
-    present_all("sweeps", found, sweeps.listed, format, output, nothing)
 
-
-def status(
-    ref: Annotated[
-        str | None, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or name (the newest).")
-    ] = None,
-    stack: Annotated[bool, typer.Option("--stack", help="Show what `wtb up` runs in this folder.")] = False,
-    db: options.Db = None,
-    format: options.Show = options.Format.table,
-    output: options.Output = None,
-) -> None:
-    """Say how far a sweep or execution is, and what holds it up.
-
-    It says who runs it, too, and how to go on.
-
-    See also: `wtb watch` shows it live; `wtb show`, what it consists of; `wtb matrix`, what it found.
-
-    Examples: wtb status nightly  |  wtb status --stack
-    """
-    if stack == (ref is not None):
-        raise InputError("name one sweep (`wtb list` shows them), or give --stack")
-    if ref is None:
-        from wtb.hosting.stack.status import stack_document
-
-        present(stack_document(find_stack()), machine.stack, format, output)
-        return
-
-    found = open_backend(db).call(operations.status, ref)
-    render: Callable[[Any, int, bool], str] = execution_status.standing if "execution" in found else sweeps.status
-    present(found, render, format, output)
+    backend: Backend
+    ref: str
+    format: options.Format
+    output: Path | None
 
 
 def show(
@@ -157,7 +90,8 @@ def show(
     Examples: wtb show nightly --cells --failed  |  wtb show nightly --outputs --worst accuracy  |
     wtb show EXECUTION --calls  |  wtb show EXECUTION --key answer  |  wtb show CHECKPOINT
     """
-    backend = open_backend(db)
+    asked = _Asked(open_backend(db), ref, format, output)
+    backend = asked.backend
     of_outputs: dict[str, Any] = {
         "rows": rows,
         "differ": differ,
@@ -183,22 +117,14 @@ def show(
             option = "--open is for a sweep or an execution" if open_it else "--calls is for one execution"
             raise InputError(f"{option}; give it without --cells and its filters")
         wanted = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]
-        _show_cells(backend, ref, format, output, statuses=wanted, case=case, limit=limit)
+        _show_cells(asked, statuses=wanted, case=case, limit=limit)
     else:
-        _show_target(backend, ref, format, output, calls=calls, open_in=db if open_it else None, open_it=open_it)
+        _show_target(asked, calls=calls, open_in=db, open_it=open_it)
 
 
-def _show_target(
-    backend: Backend,
-    ref: str,
-    format: options.Format,
-    output: Path | None,
-    *,
-    calls: bool,
-    open_it: bool,
-    open_in: str | None,
-) -> None:
+def _show_target(asked: _Asked, *, calls: bool, open_it: bool, open_in: str | None) -> None:
     """Show a sweep, an execution or a checkpoint."""
+    backend, ref, format, output = asked.backend, asked.ref, asked.format, asked.output
     try:
         found = backend.call(operations.show, ref, calls=calls)
     except NotFound as nothing:
@@ -212,17 +138,9 @@ def _show_target(
         open_page(f"/{kind}s/{heading['id']}", open_in)
 
 
-def _show_cells(
-    backend: Backend,
-    ref: str,
-    format: options.Format,
-    output: Path | None,
-    *,
-    statuses: Sequence[str],
-    case: str | None,
-    limit: int | None,
-) -> None:
+def _show_cells(asked: _Asked, *, statuses: Sequence[str], case: str | None, limit: int | None) -> None:
     """Show cells of a sweep."""
+    backend, ref, format, output = asked.backend, asked.ref, asked.format, asked.output
     if format is options.Format.json:
         put_cells(backend.call(operations.cells, ref, statuses=statuses, case=case, limit=limit).cells, output)
         return
@@ -254,13 +172,3 @@ def _show_checkpoint(
     if not is_alone:
         raise InputError(f"{ref!r} is a checkpoint; --calls and --open are for sweeps and executions")
     present(document, history_text.checkpoint, format, output)
-
-
-def time_of(text: str, option: str = "--since") -> datetime:
-    """Return when `2d`, `12h` or `30m` ago was, or an ISO date or time, by this machine's clock. Raises InputError."""
-    try:
-        if text.strip().endswith(("s", "m", "h", "d", "w")):
-            return datetime.fromtimestamp(time.time() - parse_duration(text), UTC)
-        return datetime.fromisoformat(text.strip()).astimezone()
-    except (ValueError, OverflowError, OSError):
-        raise InputError(f"{option} {text!r}: expected 30m, 12h, 2d, 1w, or a date such as 2026-01-31") from None

@@ -9,7 +9,7 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend, put, put_json, say, width
-from wtb.cli.inspect.show import time_of
+from wtb.cli.inspect.overview import time_of
 from wtb.cli.output import in_color
 from wtb.core.errors import InputError
 from wtb.display.text import costs as text

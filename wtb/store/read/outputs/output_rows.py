@@ -67,7 +67,7 @@ def output_cells(
     )
     with database.read() as connection:
         size = len(own)
-        return [OutputCell(*row[:size], tuple(row[size:])) for row in connection.execute(query).all()]
+        return [OutputCell._make([*row[:size], tuple(row[size:])]) for row in connection.execute(query).all()]
 
 
 def output_scores(
