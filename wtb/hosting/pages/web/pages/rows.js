@@ -67,7 +67,8 @@ function Cases({ sweep, rows, found, limit }) {
       <tbody>${found.cases.map((/** @type {any} */ one) => {
         const [a, b] = one.executions;
         const beside = seen.get(one.case);
-        return html`${beside ? html`<tr class="apart"><td colspan="5"><div class="case-beside"><${CaseCell} found=${beside} repeats=${1} />${beside.cells.map((/** @type {any} */ cell) => html`<div><${OutputCell} cell=${cell} keys=${about.keys} metrics=${about.metrics} metric=${found.metric} /></div>`)}</div></td></tr>` : null}<tr key=${one.case}><td class="name">${one.case}</td><td class="num">${figure(one.row)}</td><td class="num">${figure(one.other)}</td>
+        const cells = beside ? html`<div class="case-beside"><${CaseCell} found=${beside} repeats=${1} />${beside.cells.map((/** @type {any} */ cell) => html`<div><${OutputCell} cell=${cell} keys=${about.keys} metrics=${about.metrics} metric=${found.metric} /></div>`)}</div>` : one.case;
+        return html`<tr key=${one.case}><td class="name">${cells}</td><td class="num">${figure(one.row)}</td><td class="num">${figure(one.other)}</td>
           <td class=${`num ${one.gain > 0 ? "good" : one.gain < 0 ? "bad" : ""}`}>${difference(one.gain)}</td>
           <td>${a && b ? html`<${Link} to=${`/executions/${segment(a)}/diff/${segment(b)}`}>${words.compare.look}<//>` : null}</td></tr>`;
       })}</tbody></table></div>

@@ -3,12 +3,13 @@
  * a pixel each, which is then drawn as large as it is looked at; where there are more cases than pixels, neighbours are
  * averaged. What stands for it where nobody sees is a grid of the one cell that is chosen.
  */
+import { differing } from "../lib/combinations.js";
 import { combination, figure, labelsOf } from "../lib/format.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { colour, theme } from "../lib/theme.js";
 import { words } from "../lib/words.js";
 
-export { differing } from "../lib/combinations.js";
+export { differing };
 
 const ROW = 18;
 const MOST_HEIGHT = 32 * ROW;
