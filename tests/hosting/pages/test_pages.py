@@ -482,7 +482,7 @@ def test_two_rows_are_compared_over_all_cases_and_lead_to_both_executions(site: 
     page.get_by_text(said).wait_for()
     rows = page.locator("tbody tr")
     page.locator(".case-beside").first.wait_for()
-    shown = [row.locator("td").first.inner_text().split()[0] for row in rows.all()]
+    shown = [row.locator("td .case-beside .name").first.inner_text() for row in rows.all()]
     assert shown == [one["case"] for one in found["cases"]]
     site.check_readable(page)
     first, second = found["cases"][0]["executions"]
