@@ -21,9 +21,9 @@ from wtb.authoring.code.resolve import as_workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.integrations.langgraph import variants
 from wtb.operations.context import Context
-from wtb.operations.control.added_rows import AddedRow, add_row
 from wtb.operations.control.forks import add_fork
 from wtb.operations.control.rollback import rollback
+from wtb.operations.growth.added_rows import AddedRow, add_row
 from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import SweepSpec, Variant

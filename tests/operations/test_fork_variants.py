@@ -17,8 +17,8 @@ from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.executions import execution_document
 from wtb.integrations.langgraph import variants
 from wtb.operations.context import Context
-from wtb.operations.control.added_rows import add_row
 from wtb.operations.control.forks import Forked, fork
+from wtb.operations.growth.added_rows import add_row
 from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import SweepSpec, Variant

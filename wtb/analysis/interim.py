@@ -23,6 +23,7 @@ from wtb.core.scoring.scales import Scale
 from wtb.core.status import FINAL_CELLS
 from wtb.core.stop import KNOWN
 from wtb.core.tree.added_rows import additions
+from wtb.core.tree.extensions import first_cases
 from wtb.core.tree.run_order import case_order
 from wtb.core.tree.stored_spec import StoredSpec
 from wtb.store.database import Database
@@ -172,7 +173,8 @@ def view(database: Database, sweep: SweepRow, combinations: int, cells: Iterable
     numbers = aggregates.case_numbers(database, sweep.id)
     clusters = outcomes.clusters(database, sweep.id)
     names = [clusters.get(number) for number in numbers]
-    order = case_order(names, sweep.spec.get("seed", 0))
+    firsts = np.searchsorted(numbers, first_cases(sweep.spec)).tolist()
+    order = case_order(names, sweep.spec.get("seed", 0), firsts)
     finished = np.ones((combinations, len(numbers)), dtype=np.bool_)
     place = np.empty(len(numbers), dtype=np.int64)
     place[order] = np.arange(len(order))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.sequential.spending import EarlierLook, count_before, share_of_next, spendable
 from wtb.core.texts import listed_names, ordinal, plural
+from wtb.core.tree.extensions import planned_at
 from wtb.core.tree.looks import combination_keys
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
@@ -84,13 +85,23 @@ class Ledger:
 
     Args:
         database: Where the sweep is.
-        sweep: Its row; looks before `created_at` count.
+        sweep: Its row.
         choices: Its combinations.
+        before: Looks before this time count, and what the sweep was before an extension does not; None if looks count
+            that were there when the sweep was submitted or last extended.
     """
 
-    def __init__(self, database: Database, sweep: SweepRow, choices: Sequence[Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        sweep: SweepRow,
+        choices: Sequence[Mapping[str, str]],
+        before: float | None = None,
+    ) -> None:
         self._database = database
         self._sweep = sweep
+        self._with_own = before is None
+        self._before = planned_at(sweep.spec, sweep.created_at) if before is None else before
         self._rows = combination_keys(choices, sweep.spec.get("baseline_row"), sweep.fingerprints)
         self._mine = {key for key in self._rows if key}
 
@@ -151,9 +162,11 @@ class Ledger:
         if self._look is None or not self._mine:
             return []
         mine, shares = _digests(self._look.sketch), dict[bytes, float]()
-        earlier = looks.earlier_looks(self._database, self._look, self._sweep.created_at)
+        earlier = looks.earlier_looks(self._database, self._look, self._before)
         shared = []
         for look in earlier:
+            if look.extended_id == self._sweep.id and not self._with_own:
+                continue
             if look.sketch not in shares:
                 shares[look.sketch] = shared_part(mine, _digests(look.sketch), look.cases)
             if look.combinations and shares[look.sketch]:
@@ -209,7 +222,8 @@ class Ledger:
         same = [
             one.look.sweep_id
             for one in again
-            if (one.look.sketch, one.look.cases, one.look.baseline) == (own.sketch, own.cases, own.baseline)
+            if one.look.extended_id is None
+            and (one.look.sketch, one.look.cases, one.look.baseline) == (own.sketch, own.cases, own.baseline)
             and set(one.look.combinations) == set(own.combinations)
         ]
         found = outcomes.repeats_of(self._database, self._sweep, same[:POOLED]) if same else []

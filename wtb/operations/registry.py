@@ -330,7 +330,7 @@ OPERATIONS: Mapping[str, Operation] = {
         long=True,
     ),
     "fork --all-cases": Operation(
-        "control.added_rows:add_row",
+        "growth.added_rows:add_row",
         "Run what differs in a fork for every case, as another row of its sweep.",
         ("ExecutionHandle.fork_all_cases",),
         needs=Permission.submit,

@@ -235,6 +235,7 @@ _RECORDED = (
     "code",
     "final",
     "added_rows",
+    "extensions",
     "fork_variants",
     "data",
     "sample",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -51,7 +50,7 @@ class AddedRows:
         """For each row what was tried before it: the rows above it, and what other sweeps had tried by then."""
         choices = self._scored.choices
         return [
-            Ledger(self._database, replace(self._sweep, created_at=one.added_at), choices[: one.combination])
+            Ledger(self._database, self._sweep, choices[: one.combination], before=one.added_at)
             for one in self._scored.added
         ]
 

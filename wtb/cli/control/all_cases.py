@@ -25,7 +25,7 @@ from wtb.store.read import queries
 
 if TYPE_CHECKING:
     from wtb.operations.context import Backend
-    from wtb.operations.control.added_rows import AddedRow
+    from wtb.operations.growth.added_rows import AddedRow
     from wtb.planning.sweep_spec import Variant
 
 

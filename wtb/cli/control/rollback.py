@@ -17,8 +17,9 @@ from wtb.cli.run.executions import status_lines
 from wtb.core.errors import InputError
 from wtb.core.texts import printable
 from wtb.operations import context as contexts
-from wtb.operations.control import added_rows, continuation, forks, state_edits
+from wtb.operations.control import continuation, forks, state_edits
 from wtb.operations.control import rollback as operations
+from wtb.operations.growth import added_rows
 from wtb.operations.inspection import sweeps
 from wtb.store.read import queries
 

@@ -7,6 +7,7 @@ from the seed that the sweep records, so it is known afterwards, and does not de
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
@@ -22,7 +23,7 @@ def mixed(things: Iterable[T], *place: object) -> list[T]:
     return found
 
 
-def case_order(clusters: Sequence[str | None], seed: int) -> list[int]:
+def case_order(clusters: Sequence[str | None], seed: int, firsts: Sequence[int] = ()) -> list[int]:
     """The numbers of a sweep's cases in the order in which they begin, those of a cluster together.
 
     It rests on the seed and on what cases there are, so it is known of every sweep, and no result can have changed it:
@@ -31,7 +32,12 @@ def case_order(clusters: Sequence[str | None], seed: int) -> list[int]:
     Args:
         clusters: that of each case, None of one without.
         seed: of the sweep.
+        firsts: the places in `clusters` at which cases begin that were added later; they come after those before them.
     """
+    if firsts:
+        ends = [0, *firsts, len(clusters)]
+        parts = [clusters[start:end] for start, end in itertools.pairwise(ends)]
+        return [start + place for start, part in zip(ends, parts, strict=False) for place in case_order(part, seed)]
     if not any(clusters):
         return mixed(range(len(clusters)), seed, 0)
     units: dict[object, list[int]] = {}

@@ -121,6 +121,32 @@ class StoredAddition(TypedDict):
     final: bool
 
 
+class StoredExtension(TypedDict):
+    """What was added to a sweep at one time, as planned and not as exploratory.
+
+    Attributes:
+        at: When, in seconds since the epoch.
+        by: Who added it.
+        reason: Why, for people.
+        cases: How many cases were added.
+        first_case: The number of the first of them.
+        repeats: How many repeats there were before, and after.
+        combinations: The numbers of the combinations that were added.
+        cells: How many cells were added.
+        seen: Whether the sweep had scores by then.
+    """
+
+    at: float
+    by: str
+    reason: str | None
+    cases: int
+    first_case: int
+    repeats: list[int]
+    combinations: list[int]
+    cells: int
+    seen: bool
+
+
 class StoredSpec(TypedDict, total=False):
     """What a sweep was submitted with.
 
@@ -169,6 +195,7 @@ class StoredSpec(TypedDict, total=False):
     served: NotRequired[bool]
     final: bool
     added_rows: list[StoredAddition]
+    extensions: NotRequired[list[StoredExtension]]
     fork_variants: dict[str, list[dict[str, Json]]]
     equal_inputs: NotRequired[Literal["cluster", "independent"]]
     data: NotRequired[list[DataFinding]]

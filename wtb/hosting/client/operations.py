@@ -25,7 +25,6 @@ from wtb.operations.administration.users import (
     remove_user,
 )
 from wtb.operations.archive.exporter import read_archive
-from wtb.operations.control.added_rows import add_row
 from wtb.operations.control.answers import answer, answer_all, preview_answers
 from wtb.operations.control.breakpoints import list_breakpoints, set_breakpoints
 from wtb.operations.control.forks import fork
@@ -34,6 +33,7 @@ from wtb.operations.control.pause_cancel import cancel, pause
 from wtb.operations.control.pools import pool
 from wtb.operations.control.questions import find_questions
 from wtb.operations.control.rollback import rollback, undo_rollback
+from wtb.operations.growth.added_rows import add_row
 from wtb.operations.housekeeping.delete import delete, preview_delete
 from wtb.operations.housekeeping.erase import erase, preview_erase
 from wtb.operations.housekeeping.pins import pin, unpin

@@ -19,11 +19,11 @@ from wtb.display.views.executions import execution_document
 from wtb.execution.runtime.sweep_run import Ended, SweepRun
 from wtb.operations.archive.exporter import export_execution, read_archive
 from wtb.operations.context import Context
-from wtb.operations.control.added_rows import AddedRow, add_row
 from wtb.operations.control.answers import answer
 from wtb.operations.control.forks import fork
 from wtb.operations.control.naming import CheckpointName, name_checkpoint
 from wtb.operations.control.rollback import RolledBack, rollback, undo_rollback
+from wtb.operations.growth.added_rows import AddedRow, add_row
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.records import ExecutionRecord, ProgressCallback, execution_record, reporter
 from wtb.operations.handles.target import TargetHandle

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from wtb.core.ids import DEFAULT_PROJECT
+from wtb.core.ids import DEFAULT_PROJECT, new_id
 from wtb.core.tree.looks import CaseSketch, baseline_key, case_digest, combination_keys, without_case
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
-from wtb.store.tables.schema import cases, is_kept, looks, metrics, scores
+from wtb.store.tables.schema import cases, is_kept, looks, metrics, now, scores
 
 if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import StoredSpec
@@ -35,6 +35,7 @@ class LookRow:
         combinations: The keys of what they change.
         metrics: Those that it scored; None while its scores are there to show it.
         claims: The differences that it showed.
+        extended_id: The sweep that this look was before its extension; None of one that is as it was looked at.
     """
 
     sweep_id: str
@@ -49,6 +50,7 @@ class LookRow:
     combinations: Sequence[str]
     metrics: Sequence[str] | None
     claims: Sequence[Sequence[str]]
+    extended_id: str | None
 
 
 def insert_look(
@@ -82,10 +84,46 @@ def look_keys(
     return baseline_key(baseline, code), list(dict.fromkeys(key for key in keys if key))
 
 
-def change_keys(connection: sa.Connection, sweep_id: str, keys: tuple[str, list[str]]) -> None:
-    """Record that a sweep has other combinations now, such as rows that were added."""
-    changed = {"baseline": keys[0], "combinations": keys[1]}
-    connection.execute(looks.update().where(looks.c.sweep_id == sweep_id).values(changed))
+def has_scores(connection: sa.Connection, sweep_id: str) -> bool:
+    """Return whether a sweep has shown anything yet."""
+    query = sa.select(scores.c.sweep_id).where(scores.c.sweep_id == sweep_id, scores.c.value.is_not(None))
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def extend_look(connection: sa.Connection, sweep_id: str, keys: tuple[str, list[str]], *, seen: bool) -> None:
+    """Record that a sweep has other combinations or cases from now on.
+
+    Args:
+        connection: In the transaction that adds them; the rows of the cases are there already.
+        sweep_id: The sweep.
+        keys: As `look_keys` returns them.
+        seen: Whether it has shown anything. What it showed counts as an earlier look from now on.
+    """
+    this = looks.c.sweep_id == sweep_id
+    past = connection.execute(sa.select(looks).where(this)).mappings().first()
+    if past is None:
+        return
+    if seen:
+        row = {**past, "sweep_id": new_id(), "metrics": _scored_names(connection, sweep_id), "extended_id": sweep_id}
+        connection.execute(looks.insert().values(row))
+    sketch = CaseSketch()
+    content = sa.select(cases.c.input, cases.c.expected, cases.c.workspace).where(cases.c.sweep_id == sweep_id, is_kept)
+    for case in connection.execute(content):
+        sketch.add(case_digest(*case))
+    count, digests = sketch.finish()
+    changed = {"cases": count, "sketch": digests, "baseline": keys[0], "combinations": keys[1]}
+    connection.execute(looks.update().where(this).values(**changed, **({"at": now(), "claims": []} if seen else {})))
+
+
+def _has_value() -> sa.ColumnElement[bool]:
+    """Whether a metric of `metrics` has any score."""
+    which = [scores.c.sweep_id == metrics.c.sweep_id, scores.c.metric == metrics.c.name, scores.c.value.is_not(None)]
+    return sa.exists().where(*which)
+
+
+def _scored_names(connection: sa.Connection, sweep_id: str) -> list[str]:
+    names = sa.select(metrics.c.name).where(metrics.c.sweep_id == sweep_id, _has_value()).order_by(metrics.c.number)
+    return list(connection.scalars(names))
 
 
 def find_look(database: Database, sweep_id: str) -> LookRow | None:
@@ -114,8 +152,7 @@ def earlier_looks(database: Database, look: LookRow, before: float) -> list[Look
 
 def scored_sweeps(database: Database, sweep_ids: Collection[str], metric: str | None) -> set[str]:
     """Return those of some sweeps that are there and have a score by a metric; by any, where it is None."""
-    which = [scores.c.sweep_id == metrics.c.sweep_id, scores.c.metric == metrics.c.name, scores.c.value.is_not(None)]
-    query = sa.select(metrics.c.sweep_id).where(metrics.c.sweep_id.in_(list(sweep_ids)), sa.exists().where(*which))
+    query = sa.select(metrics.c.sweep_id).where(metrics.c.sweep_id.in_(list(sweep_ids)), _has_value())
     if metric is not None:
         query = query.where(metrics.c.name == metric)
     return set(database.scalars(query.distinct()))
@@ -134,9 +171,7 @@ def note_scored(connection: sa.Connection, which: sa.ColumnElement[bool]) -> Non
     """Record what sweeps scored, since their scores go. which: of `looks`."""
     ids = sa.select(looks.c.sweep_id).where(which, looks.c.metrics.is_(None))
     for sweep_id in list(connection.scalars(ids)):
-        value = [scores.c.sweep_id == sweep_id, scores.c.metric == metrics.c.name, scores.c.value.is_not(None)]
-        names = sa.select(metrics.c.name).where(metrics.c.sweep_id == sweep_id, sa.exists().where(*value))
-        scored = list(connection.scalars(names.order_by(metrics.c.number)))
+        scored = _scored_names(connection, sweep_id)
         connection.execute(looks.update().where(looks.c.sweep_id == sweep_id).values(metrics=scored))
 
 

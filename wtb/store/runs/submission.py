@@ -140,50 +140,83 @@ def _full_batches(sweep: NewSweep, session: str, given: Iterable[NewCase]) -> It
             yield batch
             batch = Batch()
     turns = _Turns(sweep)
+    combinations = range(len(sweep.choices))
+    roots = Roots(sweep.id, session, combinations, sweep.share, sweep.spec.get("seed", 0), sweep.queue, sweep.held)
     for number, case in enumerate(given):
         batch.add_case(sweep.id, number, case)
-        for root in _roots(sweep, session, turns, number, case.id):
+        ids = iter([sweep.id]) if sweep.kind == "single" else turns.of(number)  # people know a single one by one id
+        for root in roots.of_case(number, case.id, range(sweep.repeats), ids):
             batch.executions.append(root)
-            for combination in root["combinations"]:
-                batch.cells.append(_cell(root, combination))
+            for cell in cells_of(root):
+                batch.cells.append(cell)
                 if batch.is_full:
                     yield batch
                     batch = Batch()
     yield batch
 
 
-def _roots(sweep: NewSweep, session: str, turns: _Turns, number: int, case: str) -> Iterator[NewExecution]:
-    """The root executions of a case. One stands for every combination, or for a single one where nothing is shared."""
-    ids, seed = turns.of(number), sweep.spec.get("seed", 0)
-    numbers = list(range(len(sweep.choices)))
-    for repeat in range(sweep.repeats):
-        # Where each has a root of its own, no combination is to be the first of every case.
-        remaining = iter(numbers if sweep.share else mixed(numbers, seed, case, repeat))
-        while group := list(islice(remaining, None if sweep.share else 1)):
-            yield {
-                "id": sweep.id if sweep.kind == "single" else next(ids),  # people know a single one by one id
-                "session_id": session,
-                "sweep_id": sweep.id,
-                "origin": "root",
-                "case_number": number,
-                "repeat": repeat,
-                "combinations": group,
-                "status": "pending" if sweep.held is None else "paused",
-                "reason": sweep.held,
-                "queue": sweep.queue,
-                "created_at": time.time(),
-            }
+@dataclass(frozen=True)
+class Roots:
+    """The root executions of cases.
+
+    Attributes:
+        sweep_id: The sweep.
+        session_id: Its session.
+        combinations: The numbers of the combinations that they stand for.
+        share: Whether one stands for all of them; else each has its own.
+        seed: Of the sweep.
+        queue: Of the nodes that come first.
+        held: Why they are paused from the beginning; None if they may begin.
+    """
+
+    sweep_id: str
+    session_id: str
+    combinations: Sequence[int]
+    share: bool
+    seed: int
+    queue: str | None
+    held: str | None = None
+
+    def of_case(self, number: int, case: str, repeats: Iterable[int], ids: Iterator[str]) -> Iterator[NewExecution]:
+        """Yield those of some repeats of a case.
+
+        Args:
+            number: The number of the case.
+            case: Its id.
+            repeats: The repeats.
+            ids: Ids for them, in the order in which they begin.
+        """
+        for repeat in repeats:
+            # Where each has a root of its own, no combination is to be the first of every case.
+            numbers = list(self.combinations)
+            remaining = iter(numbers if self.share else mixed(numbers, self.seed, case, repeat))
+            while group := list(islice(remaining, None if self.share else 1)):
+                yield {
+                    "id": next(ids),
+                    "session_id": self.session_id,
+                    "sweep_id": self.sweep_id,
+                    "origin": "root",
+                    "case_number": number,
+                    "repeat": repeat,
+                    "combinations": group,
+                    "status": "pending" if self.held is None else "paused",
+                    "reason": self.held,
+                    "queue": self.queue,
+                    "created_at": time.time(),
+                }
 
 
-def _cell(root: NewExecution, combination: int) -> NewCell:
-    return {
-        "sweep_id": root["sweep_id"],
-        "case_number": root["case_number"],
-        "repeat": root["repeat"],
-        "combination": combination,
-        "status": "pending",
-        "execution_id": root["id"],
-    }
+def cells_of(execution: NewExecution, status: str = "pending") -> Iterator[NewCell]:
+    """Yield the cells that a new execution stands for."""
+    for combination in execution["combinations"]:
+        yield {
+            "sweep_id": execution["sweep_id"],
+            "case_number": execution["case_number"],
+            "repeat": execution["repeat"],
+            "combination": combination,
+            "status": status,
+            "execution_id": execution["id"],
+        }
 
 
 class _Turns:

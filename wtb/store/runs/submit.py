@@ -16,6 +16,7 @@ from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
 from wtb.core.ids import new_id, short_id
 from wtb.core.tree.added_rows import KEY
+from wtb.core.tree.extensions import EXTENSIONS
 from wtb.core.tree.looks import CaseSketch, case_digest
 from wtb.core.values import Json
 from wtb.store.access.projects import choose_project, project_to_submit_to
@@ -207,6 +208,7 @@ def submit_again(database: Database, sweep: SweepRow) -> str:
     """
     choices = queries.choices(database, sweep.id)
     spec = sweep.spec.copy()
+    spec.pop(EXTENSIONS, None)  # of a new sweep all of it is planned
     if KEY in spec:  # rows that were added stay exploratory, and nothing of the new sweep has ended
         spec[KEY] = [{**one, "final": False} for one in spec[KEY]]
     query = sa.select(cases).where(cases.c.sweep_id == sweep.id, is_kept).order_by(cases.c.number)

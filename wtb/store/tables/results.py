@@ -135,6 +135,7 @@ looks = sa.Table(
     sa.Column("combinations", Json, nullable=False, comment="keys of what others change"),
     sa.Column("metrics", Json, comment="that it scored, once it is deleted; until then its scores show them"),
     sa.Column("claims", Json, nullable=False, server_default="[]", comment="(metric, direction, key) of differences"),
+    sa.Column("extended_id", Id, comment="the sweep that this look was before its extension"),
     sa.Index("ix_looks_workflow", "workflow", "project", "at"),
     comment="what was tried over which cases; kept when sweeps are deleted",
 )

@@ -129,6 +129,7 @@ combinations = sa.Table(
     sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("choices", Json, nullable=False, comment="varied node -> variant"),
+    sa.Column("stopped", Json, comment="by, reason, at: its open cells were skipped"),
 )
 
 limited_nodes = sa.Table(

@@ -3,44 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from wtb.analysis import interim
-from wtb.authoring.graph import queue_of, reachable, successors
+from wtb.authoring.graph import reachable, successors
 from wtb.config.field_types import is_import_path, variant_name
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
 from wtb.core.errors import ConflictError, InputError, meant_or_known
-from wtb.core.tree.added_rows import Addition, additions
+from wtb.core.tree.added_rows import KEY, Addition, additions
 from wtb.core.tree.combinations import in_words
-from wtb.core.tree.stored_code import why, with_added
+from wtb.core.values import Json
 from wtb.execution.runtime.sweep_run import Ended, take_over
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.rollback import find_checkpoint
+from wtb.operations.growth.levels import Choices, Code, changed_code, code_error, with_levels
 from wtb.operations.payers import check_payer
 from wtb.operations.running import continuing, local
 from wtb.operations.running.local import ShowProgress
 from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
 from wtb.planning.binding import Bound
-from wtb.planning.checks import check_pool
 from wtb.planning.factors.changes import with_changed_levels
 from wtb.planning.prepare import MAX_CELLS, stored_spec
-from wtb.planning.sweep_spec import SweepSpec, Variant, derived
-from wtb.store.control.added_rows import NewRow, insert_added_row
+from wtb.planning.sweep_spec import Variant, derived
 from wtb.store.database import Database
+from wtb.store.growth.extension import Extension, insert_extension
+from wtb.store.growth.fork_points import NewRow, Origin
 from wtb.store.read import aggregates, outcomes, queries
 from wtb.store.read.lineage import line, marks
 from wtb.store.read.references import find_one
 from wtb.store.rows.executions import ExecutionRow, Mark
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.runs import leases
-
-Choices = Mapping[str, str]
-Code = Callable[[SweepSpec], Bound]
 
 
 @dataclass(frozen=True)
@@ -164,27 +160,28 @@ def add_row(
     origin = replace(origin, asked={node: _named(sweep, node, form) for node, form in origin.asked.items()})
     draft = _draft(origin, every, present)
     _check_way(draft, present)
-    new = _new_row(context, sweep, draft, reason, (present, code))
-    if dict(new.choices) in every:
+    addition, new = _extension(context, sweep, draft, reason, (present, code))
+    choices = dict(new.rows[0].choices)
+    if choices in every:
         raise ConflictError(
-            f"sweep {sweep.name} ({sweep.id}) has the row {in_words(new.choices)} already; `wtb resume "
+            f"sweep {sweep.name} ({sweep.id}) has the row {in_words(choices)} already; `wtb resume "
             f"{sweep.id}` runs what is open of it, `wtb retry {sweep.id}` what failed"
         )
     if sweep.queued:
         context.notifier.check()
     else:
         take_over(database, sweep.id)
-    begun = insert_added_row(database, sweep, new)
+    begun = insert_extension(database, sweep, new)
     problem = context.notifier.notify_pending(database) if sweep.queued else None
     ended = _run_here(context, sweep.id, code, progress) if run and not sweep.queued else None
     return AddedRow(
         sweep=sweep.id,
         name=sweep.name,
-        combination=new.addition.combination,
-        choices=new.choices,
+        combination=addition.combination,
+        choices=choices,
         base=every[draft.base],
-        suggested_by=new.addition.case,
-        cells=len(begun.pending) + begun.failed,
+        suggested_by=addition.case,
+        cells=begun.cells,
         executions=tuple(begun.pending),
         failed=begun.failed,
         node_runs=begun.node_runs,
@@ -309,76 +306,43 @@ def _check_way(draft: _Draft, present: Bound) -> None:
         raise InputError(*problems)
 
 
-def _new_row(
+def _extension(
     context: Context, sweep: SweepRow, draft: _Draft, reason: Reason | None, code: tuple[Bound, Code]
-) -> NewRow:
+) -> tuple[Addition, Extension]:
     """Bind the sweep with what the row adds to it, and say what is recorded."""
     present, bind_again = code
-    vary, defaults = _vary(sweep, draft, present)
-    bound = bind_again(stored_spec(replace(sweep, spec={**sweep.spec, "vary": vary})))
-    check_pool(bound)
-    if bound.workflow.nodes.keys() != present.workflow.nodes.keys():
-        raise InputError(f"{', '.join(draft.differing)}: what runs as one node cannot change in a sweep that has run")
-    changed = {
-        node: str(form) if form in bound.vary[node] else bound.vary[node][-1] for node, form in draft.differing.items()
-    }
+    levels = with_levels(sweep, present, bind_again, {node: [form] for node, form in draft.differing.items()})
+    changed = {node: names[0] for node, names in levels.names.items()}
     every = queries.choices(context.database, sweep.id)
-    known = {**defaults, **every[draft.base], **changed}
-    choices = {node: known[node] for node in bound.vary}
-    _check_code(context.database, sweep, bound, changed)
-    spec = sweep.spec.copy()
-    spec["vary"] = bound.spec.model_dump(mode="json", include={"vary"})["vary"]
-    if (baseline := spec.get("baseline_row")) is not None:
-        spec["baseline_row"] = {**defaults, **baseline}
-    spec["code"] = with_added(spec.get("code"), bound.code)
-    recorded = sweep.fingerprints
-    return NewRow(
-        addition=_addition(context, sweep, draft, len(every), changed, reason),
-        choices=choices,
-        spec=spec,
-        fingerprints=recorded | {node: {**one, **recorded.get(node, {})} for node, one in bound.fingerprints.items()},
-        defaults=defaults,
-        queue_for=lambda nodes: queue_of(bound.workflow, nodes),
-    )
-
-
-def _vary(sweep: SweepRow, draft: _Draft, present: Bound) -> tuple[dict[str, list[Any]], dict[str, str]]:
-    """`vary` of the sweep with the variants of the row, and the defaults of nodes that nobody varied before.
-
-    `all` becomes what it was when the sweep was submitted: whatever was written since is not part of it.
-    """
-    vary: dict[str, list[Any]] = {}
-    for node, listed in sweep.spec["vary"].items():
-        recorded = sweep.fingerprints.get(node, {})
-        vary[node] = [{"name": name} for name in present.vary[node] if name in recorded] if listed == "all" else listed
-    defaults: dict[str, str] = {}
-    for node, form in draft.differing.items():
-        own = present.workflow.nodes[node]
-        if node not in vary:
-            defaults[node] = own.default
-            vary[node] = [{"name": own.default}]
-        if form not in [one["name"] for one in vary[node]]:
-            vary[node] = [*vary[node], {"name": form} if form in list(own.variants) else form]
-    return vary, defaults
-
-
-def _check_code(database: Database, sweep: SweepRow, bound: Bound, changed: Choices) -> None:
-    """Refuse a row if nodes from there on are not what they were when the others ran; workers hold to all nodes."""
-    after = reachable(successors(bound.workflow), changed)
-    recorded, present = leases.recorded_code(database, sweep), bound.present_code
-    different = [
-        (node, variant)
-        for node, variant in set(recorded.variants()).intersection(present.variants())
-        if (sweep.queued or node in after) and not recorded.has_same(present, node, variant)
-    ]
-    if different:
-        names = ", ".join(f"{node}={variant}" for node, variant in different)
-        causes = why(recorded.code, present.code, different)
-        raise ConflictError(
-            f"sweep {sweep.id}: the code of {names} has changed since it was submitted {causes}, "
-            f"so the row would not be comparable with the others; bring the old code back, and give "
-            f"what was changed on purpose a variant of its own"
+    known = {**levels.defaults, **every[draft.base], **changed}
+    choices = {node: known[node] for node in levels.bound.vary}
+    if different := changed_code(context.database, sweep, levels.bound, changed):
+        advice = (
+            "so the row would not be comparable with the others; bring the old code back, and give what was changed "
+            "on purpose a variant of its own"
         )
+        raise code_error(context.database, sweep, levels.bound, different, advice)
+    addition = _addition(context, sweep, draft, len(every), changed, reason)
+    spec = levels.spec(sweep)
+    spec[KEY] = [*sweep.spec.get(KEY, ()), addition.document()]
+    data: dict[str, Json] = {
+        "combination": {**choices},
+        "from": addition.execution,
+        "case": addition.case,
+        "by": addition.by,
+        "reason": addition.reason,
+    }
+    row = NewRow(choices, [Origin(draft.base, frozenset(changed))])
+    return addition, Extension(
+        spec,
+        levels.fingerprints(sweep),
+        levels.queue_for,
+        ("sweep.row_added", data),
+        context.by,
+        rows=[row],
+        defaults=levels.defaults,
+        strict=True,
+    )
 
 
 def _addition(

@@ -1,0 +1,411 @@
+"""Adding cells to a sweep that is there: combinations, cases and repeats. The one place where that happens.
+
+All of it is one transaction, so that nobody sees a part of it, and whoever is killed in between leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError, StoreError
+from wtb.core.fault_points import point
+from wtb.core.ids import new_ids
+from wtb.core.status import OPEN_EXECUTIONS
+from wtb.core.tree.extensions import EXTENSIONS, first_cases
+from wtb.core.tree.run_order import case_order
+from wtb.core.tree.stored_spec import StoredExtension, StoredSpec
+from wtb.core.values import Json
+from wtb.store.bulk import insert_rows, insert_values, parts, update_rows
+from wtb.store.database import Database, clock
+from wtb.store.events import add_event, of_sweep
+from wtb.store.growth.fork_points import ForkPoints, NewRow, Pair, Start
+from wtb.store.housekeeping.files import add_files
+from wtb.store.housekeeping.looks import extend_look, has_scores, look_keys
+from wtb.store.limits.sessions import session_to_submit_to
+from wtb.store.rows.sweeps import SweepRow
+from wtb.store.runs.leases import try_move
+from wtb.store.runs.records import NewCell, NewExecution
+from wtb.store.runs.submission import Batch, NewCase, Roots, cells_of
+from wtb.store.tables.schema import cases, cells, combinations, executions, is_kept, sweeps
+
+CHUNK = 1_000  # cells whose lines are read at once
+_ENDED = {
+    "failed": "failed",
+    "set_aside": "failed",
+    "cancelled": "cancelled",
+    "skipped": "cancelled",
+}  # cell: execution
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What is added to a sweep, checked against it as it was read.
+
+    Attributes:
+        spec: The stored spec of the sweep from now on, without the record of the extension.
+        fingerprints: Those of the sweep from now on.
+        queue_for: The queue that a step with these nodes asks for; with None, that the first step asks for.
+        event: The kind and the data of the event.
+        by: Who adds it.
+        rows: Combinations; their cells begin where they differ from others.
+        defaults: Variants of nodes that were not varied before, which all other rows have.
+        repeats: How many repeats it has from now on; None for as many as it had.
+        cases: Cases; their cells begin with them.
+        clusters: By the number of a case that is there, the cluster that it gets, since a new one has its input.
+        record: What the sweep records of it; None if its spec has it already.
+        strict: See `ForkPoints`.
+    """
+
+    spec: StoredSpec
+    fingerprints: Mapping[str, Mapping[str, str]]
+    queue_for: Callable[[Sequence[str] | None], str | None]
+    event: tuple[str, Mapping[str, Json]]
+    by: str
+    rows: Sequence[NewRow] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    repeats: int | None = None
+    cases: Sequence[NewCase] = ()
+    clusters: Mapping[int, str] = field(default_factory=dict)
+    record: StoredExtension | None = None
+    strict: bool = False
+
+
+@dataclass
+class Begun:
+    """The cells that were added.
+
+    Attributes:
+        pending: Ids of the executions that run.
+        cells: How many cells there are.
+        failed: How many of them have the failure of another row's, which never came to what differs.
+        node_runs: How many node runs the cells took from there on that new ones were made from.
+    """
+
+    pending: list[str] = field(default_factory=list)
+    cells: int = 0
+    failed: int = 0
+    node_runs: int = 0
+
+
+def insert_extension(database: Database, sweep: SweepRow, new: Extension) -> Begun:
+    """Add cells to a sweep, in one transaction: whole, or not at all.
+
+    A cell of a new combination goes on from the checkpoint at which the same case of another one first came to a node
+    that differs. Where it never did, since its way led elsewhere, it goes on from its end, and nothing runs; where it
+    had failed before, the new cell has failed alike, and `wtb retry` tries both again. Cells of new cases and repeats
+    begin with their case, and share what their combinations have in common.
+
+    Args:
+        database: Where the sweep is.
+        sweep: Its row, as the extension was checked against it.
+        new: The extension.
+
+    Returns:
+        What has begun.
+
+    Raises:
+        ConflictError: If the sweep is cancelled, changed meanwhile or has open cells in the way, or its session is
+            archived.
+    """
+    with database.write(long=True) as connection:
+        session_to_submit_to(connection, sweep.session)
+        if new.rows:
+            _lock_open(connection, sweep.id)
+        status = _locked(connection, sweep)
+        begun = _insert(connection, sweep, new)
+        _finish(connection, sweep, new, begun)
+        if sweep.queued and status in ("completed", "failed") and begun.pending:
+            kind = new.event[0]
+            reason = "a row was added" if kind == "sweep.row_added" else "it was extended"
+            try_move(connection, sweep.id, "running", reason=reason, by=new.by)
+        point("submit.written")
+    return begun
+
+
+def _lock_open(connection: sa.Connection, sweep_id: str) -> None:
+    """Lock the executions that cells may join, before their sweep, as claims and flushes do."""
+    query = sa.select(executions.c.id).where(
+        executions.c.sweep_id == sweep_id, executions.c.status.in_(OPEN_EXECUTIONS)
+    )
+    connection.execute(query.order_by(executions.c.id).with_for_update())
+
+
+def _locked(connection: sa.Connection, sweep: SweepRow) -> str:
+    """The status of a sweep, locked, if it is as it was read."""
+    query = sa.select(sweeps.c.status, sweeps.c.spec, sweeps.c.cells).where(sweeps.c.id == sweep.id)
+    row = connection.execute(query.with_for_update()).one_or_none()
+    if row is None:
+        raise StoreError(f"sweep {sweep.id} is gone: it was deleted")
+    if row.status == "cancelled":
+        raise ConflictError(f"sweep {sweep.name} ({sweep.id}) is cancelled for good: nothing of it runs any more")
+    if (row.spec, row.cells) != (sweep.spec, sweep.cells):
+        raise ConflictError(f"sweep {sweep.id} was changed by somebody else just now: try again")
+    return str(row.status)
+
+
+def _insert(connection: sa.Connection, sweep: SweepRow, new: Extension) -> Begun:
+    """Write all rows but that of the sweep."""
+    begun = Begun()
+    rows = connection.execute(
+        sa.select(combinations.c.number, combinations.c.stopped)
+        .where(combinations.c.sweep_id == sweep.id)
+        .order_by(combinations.c.number)
+    ).all()
+    added = [
+        {"sweep_id": sweep.id, "number": len(rows) + place, "choices": dict(row.choices)}
+        for place, row in enumerate(new.rows)
+    ]
+    insert_rows(connection, combinations, added)
+    _add_defaults(connection, sweep.id, new.defaults, [row.number for row in rows])
+    if new.rows:
+        _add_rows(connection, sweep, new, len(rows), begun)
+    stopped = [row.number for row in rows if row.stopped is not None]
+    active = [number for number in range(len(rows) + len(added)) if number not in stopped]
+    _add_roots(connection, sweep, new, _Numbers(active, stopped), begun)
+    return begun
+
+
+def _finish(connection: sa.Connection, sweep: SweepRow, new: Extension, begun: Begun) -> None:
+    """Write the sweep, its look and the event."""
+    seen = has_scores(connection, sweep.id)
+    spec = new.spec.copy()
+    if new.record is not None:
+        record: StoredExtension = {**new.record, "cells": begun.cells, "seen": seen, "at": clock(connection)}
+        spec[EXTENSIONS] = [*spec.get(EXTENSIONS, ()), record]
+    query = sa.select(combinations.c.choices).where(combinations.c.sweep_id == sweep.id)
+    choices = list(connection.scalars(query.order_by(combinations.c.number)))
+    is_look = new.record is not None and seen
+    extend_look(connection, sweep.id, look_keys(choices, spec, new.fingerprints), seen=is_look)
+    grown = sweeps.update().values(spec=spec, fingerprints=dict(new.fingerprints), cells=sweeps.c.cells + begun.cells)
+    connection.execute(grown.where(sweeps.c.id == sweep.id))
+    kind, data = new.event
+    add_event(connection, of_sweep(sweep), kind, {**data, "cells": begun.cells})
+
+
+def _add_rows(connection: sa.Connection, sweep: SweepRow, new: Extension, first: int, begun: Begun) -> None:
+    """Add the cells of new combinations for the cases and repeats that are there."""
+    numbers = [first + place for place in range(len(new.rows))]
+    share = sweep.spec["run"]["share"] or new.strict
+    points = ForkPoints(connection, sweep, new.rows, strict=new.strict)
+    for part in parts(_in_order(connection, sweep, points.pairs()), max(1, CHUNK // len(numbers))):
+        starts = points.starts(part) if share else [[Start()] * len(numbers)] * len(part)
+        builder = _Builder(connection, sweep, new, begun, share=share)
+        for pair, of_pair in zip(part, starts, strict=True):
+            builder.add(pair, numbers, of_pair)
+        builder.write()
+
+
+def _in_order(connection: sa.Connection, sweep: SweepRow, pairs: Iterable[Pair]) -> list[Pair]:
+    """Cases and repeats in the order in which the cases of the sweep begin, which is that of the ids of what runs."""
+    query = sa.select(cases.c.number, cases.c.cluster).where(cases.c.sweep_id == sweep.id, is_kept)
+    rows = connection.execute(query.order_by(cases.c.number)).all()
+    firsts = [sum(row.number < first for row in rows) for first in first_cases(sweep.spec)]
+    order = case_order([row.cluster for row in rows], sweep.spec.get("seed", 0), firsts)
+    places = {rows[index].number: place for place, index in enumerate(order)}
+    return sorted((pair for pair in pairs if pair[0] in places), key=lambda pair: (places[pair[0]], pair[1]))
+
+
+class _Builder:
+    """Makes the executions and cells of new combinations; cells that begin at one checkpoint share an execution."""
+
+    def __init__(
+        self, connection: sa.Connection, sweep: SweepRow, new: Extension, begun: Begun, *, share: bool
+    ) -> None:
+        self._connection, self._sweep, self._new, self._begun = connection, sweep, new, begun
+        self._share = share
+        self._at = clock(connection)
+        self._made: list[tuple[NewExecution, NewCell]] = []  # without ids; cells have what they all have in common
+        self._joined: dict[str, list[int]] = {}
+        self._cells: list[NewCell] = []
+
+    def add(self, pair: Pair, numbers: Sequence[int], starts: Sequence[Start]) -> None:
+        """Add the cells of a case and a repeat."""
+        groups: dict[str | None, tuple[NewExecution, NewCell]] = {}
+        for number, start in zip(numbers, starts, strict=True):
+            self._begun.node_runs += start.node_runs
+            if start.joins is not None:
+                self._join(pair, number, start)
+                continue
+            if start.failed is not None:
+                self._made.append(self._failed_alike(pair, number, start))
+                self._begun.failed += 1
+                continue
+            head = None if start.head is None else start.head.id
+            if self._share and head in groups:
+                groups[head][0]["combinations"].append(number)
+                continue
+            groups[head] = self._pending(pair, number, start)
+            self._made.append(groups[head])
+
+    def write(self) -> None:
+        """Insert what was added."""
+        ids = new_ids(len(self._made))
+        for place, (execution, cell) in enumerate(self._made):
+            execution["id"] = ids[place]
+            if execution["status"] == "pending":
+                self._begun.pending.append(ids[place])
+            for combination in execution["combinations"]:
+                self._cells.append({**cell, "combination": combination, "execution_id": ids[place]})
+        insert_rows(self._connection, executions, _alike([execution for execution, _ in self._made]))
+        insert_rows(self._connection, cells, _alike(self._cells))
+        for id, numbers in self._joined.items():
+            before = self._connection.scalar(sa.select(executions.c.combinations).where(executions.c.id == id))
+            joined = executions.update().where(executions.c.id == id).values(combinations=[*(before or ()), *numbers])
+            self._connection.execute(joined)
+        self._begun.cells += len(self._cells)
+
+    def _join(self, pair: Pair, number: int, start: Start) -> None:
+        """Have an execution stand for another cell."""
+        execution = start.joins
+        assert execution is not None
+        self._joined.setdefault(execution.id, []).append(number)
+        if execution.id not in self._begun.pending and execution.status == "pending":
+            self._begun.pending.append(execution.id)
+        status = "waiting" if execution.status == "waiting" else "pending"
+        cell = self._cell(pair, status, edited=execution.edited)
+        self._cells.append({**cell, "combination": number, "execution_id": execution.id})
+
+    def _cell(self, pair: Pair, status: str, *, edited: bool) -> NewCell:
+        return {  # type: ignore[typeddict-item]  # what is missing is known when it is written
+            "sweep_id": self._sweep.id,
+            "case_number": pair[0],
+            "repeat": pair[1],
+            "status": status,
+            "edited": edited,
+        }
+
+    def _execution(self, pair: Pair, number: int, origin: str) -> NewExecution:
+        return {
+            "session_id": self._sweep.session_id,
+            "sweep_id": self._sweep.id,
+            "origin": origin,
+            "case_number": pair[0],
+            "repeat": pair[1],
+            "combinations": [number],
+            "created_at": self._at,
+        }
+
+    def _pending(self, pair: Pair, number: int, start: Start) -> tuple[NewExecution, NewCell]:
+        """An execution and a cell that go on from the end of a line, or begin with the case."""
+        head = start.head
+        execution = self._execution(pair, number, "root" if head is None else "fork")
+        queue = self._new.queue_for(None if head is None else head.position["next"])
+        execution |= {
+            "status": "pending",
+            "head_id": None if head is None else head.id,
+            "queue": queue,
+            "edited": start.edited,
+        }
+        return execution, self._cell(pair, "pending", edited=start.edited)
+
+    def _failed_alike(self, pair: Pair, number: int, start: Start) -> tuple[NewExecution, NewCell]:
+        """An execution and a cell that ended as those of the base did, before they came to what differs."""
+        base = start.failed
+        assert base is not None
+        edited = bool(base.edited)
+        execution = self._execution(pair, number, "fork")
+        execution |= {"status": _ENDED[base.status], "head_id": base.head_id, "edited": edited}
+        execution |= {"failure": base.failure, "finished_at": self._at}
+        cell = self._cell(pair, base.status, edited=edited)
+        cell |= {"elapsed_s": base.elapsed_s, "usd": base.usd, "node_runs": base.node_runs, "failure": base.failure}
+        cell |= {"tokens_in": base.tokens_in, "tokens_out": base.tokens_out, "finished_at": self._at}
+        return execution, cell
+
+
+def _alike(rows: Sequence[NewExecution] | Sequence[NewCell]) -> list[dict[str, object]]:
+    """Give rows the same columns, as one statement inserts them."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    defaults = {"edited": False}
+    return [{name: row.get(name, defaults.get(name)) for name in names} for row in rows]
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The numbers of combinations that new cases and repeats run, and of those that were stopped."""
+
+    active: Sequence[int]
+    stopped: Sequence[int]
+
+
+def _add_roots(connection: sa.Connection, sweep: SweepRow, new: Extension, numbers: _Numbers, begun: Begun) -> None:
+    """Add the cells of new repeats of the cases that are there, and of new cases."""
+    before, after = sweep.spec["repeats"], new.repeats or sweep.spec["repeats"]
+    if after == before and not new.cases:
+        return
+    seed, share = sweep.spec.get("seed", 0), sweep.spec["run"]["share"]
+    queue = new.queue_for(None)
+    running = Roots(sweep.id, sweep.session_id, numbers.active, share, seed, queue)
+    skipped = Roots(sweep.id, sweep.session_id, numbers.stopped, share, seed, queue)
+    first = (connection.scalar(sa.select(sa.func.max(cases.c.number)).where(cases.c.sweep_id == sweep.id)) or 0) + 1
+    at, batch = clock(connection), Batch()
+    for number, case, repeats in _begin(connection, sweep, new, first, range(before, after), range(after)):
+        if isinstance(case, NewCase):
+            batch.add_case(sweep.id, number, case)
+        name = case.id if isinstance(case, NewCase) else case
+        for roots, status in ((running, "pending"), (skipped, "skipped")):
+            if not roots.combinations:
+                continue
+            ids = iter(new_ids(len(repeats) * (1 if share else len(roots.combinations))))
+            for root in roots.of_case(number, name, repeats, ids):
+                row, more = dict(root), list(cells_of(root, status))
+                if status == "skipped":
+                    row |= {"status": "cancelled", "reason": STOPPED, "finished_at": at}
+                    more = [{**cell, "finished_at": at} for cell in more]
+                else:
+                    begun.pending.append(root["id"])
+                    row |= {"finished_at": None}
+                    more = [{**cell, "finished_at": None} for cell in more]
+                batch.executions.append(row)  # type: ignore[arg-type]
+                batch.cells += more
+                begun.cells += len(more)
+        if batch.is_full:
+            _write(connection, sweep, batch)
+            batch = Batch()
+    _write(connection, sweep, batch)
+    for number, cluster in new.clusters.items():
+        this = (cases.c.sweep_id == sweep.id, cases.c.number == number)
+        connection.execute(cases.update().where(*this).values(cluster=cluster))
+
+
+STOPPED = "its combination was stopped"
+
+
+def _begin(
+    connection: sa.Connection, sweep: SweepRow, new: Extension, first: int, added: Sequence[int], every: Sequence[int]
+) -> Iterator[tuple[int, NewCase | str, Sequence[int]]]:
+    """Yield each case that begins, as (number, the case or the id of one that is there, repeats), in their order."""
+    if added:
+        query = sa.select(cases.c.number, cases.c.id).where(cases.c.sweep_id == sweep.id, is_kept)
+        names = {row.number: row.id for row in connection.execute(query)}
+        for number, _ in _in_order(connection, sweep, [(number, 0) for number in names]):
+            yield number, names[number], added
+    order = case_order([case.cluster for case in new.cases], sweep.spec.get("seed", 0))
+    for place in order:
+        yield first + place, new.cases[place], every
+
+
+def _write(connection: sa.Connection, sweep: SweepRow, batch: Batch) -> None:
+    insert_values(connection, sorted(batch.values.items()))
+    add_files(connection, sweep.session_id, batch.files)
+    insert_rows(connection, cases, batch.cases)
+    insert_rows(connection, executions, batch.executions)
+    insert_rows(connection, cells, batch.cells)
+
+
+def _add_defaults(
+    connection: sa.Connection, sweep_id: str, defaults: Mapping[str, str], numbers: Sequence[int]
+) -> None:
+    """Have rows name their variant of the nodes that new ones are the first to vary."""
+    if not defaults:
+        return
+    query = sa.select(combinations.c.number, combinations.c.choices).where(
+        combinations.c.sweep_id == sweep_id, combinations.c.number.in_(list(numbers))
+    )
+    rows = [
+        {"sweep_id": sweep_id, "number": number, "choices": {**defaults, **choices}}
+        for number, choices in connection.execute(query)
+    ]
+    update_rows(connection, combinations, rows, ("sweep_id", "number"))

@@ -1,0 +1,247 @@
+"""Where cells of new combinations begin: at the checkpoint at which an earlier one came to what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import sqlalchemy as sa
+
+from wtb.core.errors import ConflictError
+from wtb.core.failures import StoredFailure
+from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
+from wtb.store.bulk import fetch_records
+from wtb.store.read.lineage import edits, line, marks
+from wtb.store.rows.executions import ExecutionRow, Mark
+from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.schema import cells, executions
+
+Pair = tuple[int, int]  # the number of a case, and a repeat
+
+_FAILED: Final = ("failed", "set_aside")
+
+
+class Origin(NamedTuple):
+    """A combination that a new one may be made from.
+
+    Attributes:
+        base: Its number.
+        changed: The nodes in which the new one differs.
+    """
+
+    base: int
+    changed: frozenset[str]
+
+
+@dataclass(frozen=True)
+class NewRow:
+    """A combination to add.
+
+    Attributes:
+        choices: Its variants, of every varied node.
+        origins: What it may be made from, the best first.
+    """
+
+    choices: Mapping[str, str]
+    origins: Sequence[Origin]
+
+
+@dataclass(frozen=True, slots=True)
+class BaseCell:
+    """A cell of a combination that a new one is made from, with the head of the execution of its outcome."""
+
+    case_number: int
+    repeat: int
+    combination: int
+    status: str
+    failure: StoredFailure | None
+    elapsed_s: float | None
+    usd: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+    node_runs: int | None
+    head_id: str | None
+    edited: bool | None
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a new cell begins: at a checkpoint, with an execution that is there, or at the end, as another one failed.
+
+    Attributes:
+        head: The checkpoint; None to begin with the input of the case.
+        edited: Whether a person changed the state before it.
+        joins: The execution that stands for the cell from now on, which has not come to what differs.
+        failed: The cell that failed before it came to what differs.
+        node_runs: How many node runs the base took from there on.
+    """
+
+    head: Mark | None = None
+    edited: bool = False
+    joins: ExecutionRow | None = None
+    failed: BaseCell | None = None
+    node_runs: int = 0
+
+
+class ForkPoints:
+    """Finds where cells of new combinations begin.
+
+    Args:
+        connection: In the transaction that adds them.
+        sweep: The row of the sweep.
+        rows: The combinations.
+        strict: Whether the base must have an outcome, and the new cell ends where that did; else a cell goes on where
+            the base was cancelled or skipped, and begins with its case if there is nothing to go on from.
+    """
+
+    def __init__(self, connection: sa.Connection, sweep: SweepRow, rows: Sequence[NewRow], *, strict: bool) -> None:
+        self._connection, self._sweep, self._strict = connection, sweep, strict
+        self._rows = rows
+        self._bases = sorted({origin.base for row in rows for origin in row.origins})
+
+    def pairs(self) -> list[Pair]:
+        """Return the cases and repeats that the bases have. Raises ConflictError if cells are open that must not be."""
+        here = (cells.c.sweep_id == self._sweep.id, cells.c.combination.in_(self._bases))
+        if self._strict:
+            still = sa.select(sa.func.count()).where(*here, cells.c.status.not_in(FINAL_CELLS))
+            if count := self._connection.scalar(still) or 0:
+                raise self._still_open(count)
+        query = sa.select(cells.c.case_number, cells.c.repeat).where(*here).distinct()
+        return [(number, repeat) for number, repeat in self._connection.execute(query)]
+
+    def starts(self, pairs: Sequence[Pair]) -> list[list[Start]]:
+        """Return for each case and repeat where the cell of each combination begins.
+
+        Raises:
+            ConflictError: If an execution is in the way that a worker still has, or checkpoints are gone.
+        """
+        bases, held = self._base_cells(pairs), self._open_executions(pairs)
+        heads = [cell.head_id for cell in bases.values()]
+        heads += [row.head_id for rows in held.values() for row in rows]
+        lines = marks(self._connection, heads)
+        seen = _Seen(self._sweep, lines, edits(self._connection, lines.values()))
+        starts = []
+        for pair in pairs:
+            of_pair = {base: bases.get((*pair, base)) for base in self._bases}
+            starts.append([self._start(seen, row, of_pair, held.get(pair, ())) for row in self._rows])
+        return starts
+
+    def _start(
+        self, seen: _Seen, row: NewRow, bases: Mapping[int, BaseCell | None], held: Sequence[ExecutionRow]
+    ) -> Start:
+        fallback: Start | None = None
+        for origin in row.origins:
+            cell = bases[origin.base]
+            if cell is None:
+                continue
+            if cell.status not in FINAL_CELLS:
+                execution = next((one for one in held if origin.base in one.combinations), None)
+                if execution is not None:
+                    return seen.of_open(execution, origin.changed)
+                continue
+            found, passed = seen.of_ended(cell, origin.changed, strict=self._strict)
+            if passed or self._strict:
+                return found
+            fallback = fallback or found
+        return fallback or Start()
+
+    def _base_cells(self, pairs: Sequence[Pair]) -> dict[tuple[int, int, int], BaseCell]:
+        query = (
+            sa.select(
+                *(cells.c[name] for name in ("case_number", "repeat", "combination", "status", "failure")),
+                *(cells.c[name] for name in ("elapsed_s", "usd", "tokens_in", "tokens_out", "node_runs")),
+                executions.c.head_id,
+                executions.c.edited,
+            )
+            .outerjoin(executions, executions.c.id == cells.c.execution_id)
+            .where(
+                cells.c.sweep_id == self._sweep.id,
+                cells.c.case_number.in_(_numbers(pairs)),
+                cells.c.combination.in_(self._bases),
+            )
+        )
+        found = fetch_records(self._connection, BaseCell, query)
+        return {(cell.case_number, cell.repeat, cell.combination): cell for cell in found}
+
+    def _open_executions(self, pairs: Sequence[Pair]) -> dict[Pair, list[ExecutionRow]]:
+        """Return the executions that have not ended and stand for cells."""
+        query = sa.select(executions).where(
+            executions.c.sweep_id == self._sweep.id,
+            executions.c.status.in_(OPEN_EXECUTIONS),
+            executions.c.choices.is_(None),
+            executions.c.case_number.in_(_numbers(pairs)),
+        )
+        found: dict[Pair, list[ExecutionRow]] = {}
+        for row in fetch_records(self._connection, ExecutionRow, query.order_by(executions.c.id)):
+            found.setdefault((row.case_number, row.repeat), []).append(row)
+        return found
+
+    def _still_open(self, count: int) -> ConflictError:
+        many = "1 cell" if count == 1 else f"{count:,} cells"
+        return ConflictError(
+            f"{many} of the combination that the row is made from {'has' if count == 1 else 'have'} no outcome yet, so "
+            f"nobody knows where the row would begin: wait for the end of sweep {self._sweep.id}, or `wtb resume` it"
+        )
+
+
+class _Seen:
+    """The lines of checkpoints that lead to where executions are."""
+
+    def __init__(self, sweep: SweepRow, lines: Mapping[str, Mark], by_people: set[str]) -> None:
+        self._sweep, self._lines, self._by_people = sweep, lines, by_people
+
+    def of_ended(self, cell: BaseCell, changed: frozenset[str], *, strict: bool) -> tuple[Start, bool]:
+        """Return where a cell begins by one that has ended, and whether that had come so far."""
+        way = line(self._lines, cell.head_id)
+        self._check_whole(way, cell.head_id)
+        place = _place(way, changed)
+        if place is not None:
+            return self._at(way, place, changed), True
+        if cell.status == "succeeded":
+            # Its way led elsewhere. What a person changed further on was typed for the other row.
+            return self._at(way, len(way) - 1, changed), True
+        if strict or cell.status in _FAILED:
+            return Start(failed=cell), True
+        return (self._at(way, len(way) - 1, changed) if way else Start()), False
+
+    def of_open(self, execution: ExecutionRow, changed: frozenset[str]) -> Start:
+        """Return where a cell begins by an execution that has not ended."""
+        way = line(self._lines, execution.head_id)
+        self._check_whole(way, execution.head_id)
+        place = _place(way, changed)
+        if place is not None and place < len(way) - 1:
+            return self._at(way, place, changed)
+        if execution.status == "running":
+            raise ConflictError(
+                f"sweep {self._sweep.id}: execution {execution.id} is still running: pause the sweep and try again"
+            )
+        return Start(joins=execution)
+
+    def _at(self, way: Sequence[Mark], place: int, changed: frozenset[str]) -> Start:
+        before, after = way[: place + 1], way[place + 1 :]
+        is_edited = any(mark.id in self._by_people for mark in before)
+        return Start(head=before[-1], edited=is_edited, node_runs=_count_node_runs(after, changed))
+
+    def _check_whole(self, way: Sequence[Mark], head_id: str | None) -> None:
+        """Refuse a line whose beginning was collected: where it came to what differs is not known any more."""
+        if head_id is not None and (not way or way[0].parent_id is not None):
+            raise ConflictError(
+                f"checkpoints of sweep {self._sweep.id} are gone, where the row would begin: run it again"
+            )
+
+
+def _place(way: Sequence[Mark], changed: frozenset[str]) -> int | None:
+    """Return where a line comes to a node that differs."""
+    return next((index for index, mark in enumerate(way) if changed.intersection(mark.position["next"])), None)
+
+
+def _count_node_runs(way: Sequence[Mark], changed: frozenset[str]) -> int:
+    """The node runs on a line, but for those beside what differs in its first step: they are shared."""
+    steps = [mark.writers for mark in way if mark.writers]
+    first = [writer for writer in steps[0] if writer[0] in changed] if steps else []
+    return len(first) + sum(map(len, steps[1:]))
+
+
+def _numbers(pairs: Iterable[Pair]) -> list[int]:
+    return sorted({number for number, _ in pairs})
