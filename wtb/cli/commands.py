@@ -52,6 +52,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "submit": Entry("run.submit"),
         "resume": Entry("run.resume"),
         "retry": Entry("run.resume"),
+        "extend": Entry("run.extend"),
         "schedule": Entry("admin.schedules", "Run sweeps by the clock, each compared with a baseline."),
     },
     "Steer: what runs, and what waits for you": {

@@ -185,6 +185,20 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.spends,
         long=True,
     ),
+    "extend": Operation(
+        "growth.extending:extend",
+        "Add cases, repeats or variants to a sweep, and run only what is new.",
+        ("SweepHandle.extend",),
+        needs=Permission.submit,
+        effect=Effect.spends,
+        long=True,
+    ),
+    "extend --dry-run": Operation(
+        "growth.extending:plan_extension",
+        "Show what an extension would add: cells, node runs and their price.",
+        ("SweepHandle.plan_extension",),
+        long=True,
+    ),
     "schedule add": Operation(
         "schedules.schedules:add_schedule",
         "Run a sweep by the clock.",

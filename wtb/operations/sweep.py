@@ -136,4 +136,4 @@ class Sweep:
         prepared = self.prepare(Only(final=final))
         context = open_context(db, files=files)
         ran = run(context, prepared, progress=reporter(progress))
-        return SweepHandle(context, ran.sweep.id)
+        return SweepHandle(context, ran.sweep.id, self._workflow, self._evaluators)

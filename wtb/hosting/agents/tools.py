@@ -264,6 +264,25 @@ def _fork(context: Context, arguments: Arguments) -> Found:
     return Found(words, _as_document(forked), {"execution": f"/executions/{forked.execution}"})
 
 
+def _extend(context: Context, arguments: Arguments) -> Found:
+    given = _given(arguments, "cases", "repeats", "vary", "allow_code_change", "reason")
+    added = _do(context, "extend", arguments["ref"], **given)
+    words = (
+        f"{added.cells:,} cells were added to {added.name}, which is {added.status}; results that are there stay. What "
+        f"it had shown before counts as an earlier look at the same cases."
+    )
+    return Found(words, _as_document(added), {"matrix": f"/sweeps/{added.sweep}/matrix"})
+
+
+def _would_extend(context: Context, arguments: Arguments) -> Found:
+    planned = _do(context, "extend --dry-run", arguments["ref"], **_given(arguments, "cases", "repeats", "vary"))
+    low, high = planned.node_runs
+    runs = f"{low:,}" if low == high else f"at least {low:,}"
+    price = "a price that is not known" if planned.usd is None else f"about ${planned.usd[0]:.2f}"
+    words = f"This would add {planned.cells:,} cells to {planned.name}: {runs} node runs, at {price}."
+    return Found(words, _as_document(planned), {}, planned.sweep)
+
+
 def _would_fork(context: Context, arguments: Arguments) -> Found:
     document = _do(context, "status", arguments["ref"])
     target = _subject(document)
@@ -490,6 +509,23 @@ TOOLS: Final[tuple[Tool, ...]] = (
         _forks_all,
         _fork,
         _would_fork,
+    ),
+    Tool(
+        "extend",
+        f"Add cases, repeats or variants to a sweep that has run; only what is new runs. {_TWICE}",
+        {
+            "ref": _REF,
+            "cases": {"type": "array", "items": {"type": "object"}, "description": "Each has id, input, expected."},
+            "repeats": {"type": "integer", "description": "How many there are to be."},
+            "vary": {"type": "object", "description": "Node to a list of variants: names, or {name, of, parameters}."},
+            "allow_code_change": {"type": "boolean"},
+            "reason": _TEXT,
+        },
+        ("ref",),
+        ("extend", "extend --dry-run"),
+        lambda _: "extend",
+        _extend,
+        _would_extend,
     ),
     Tool(
         "answer",

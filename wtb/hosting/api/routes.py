@@ -271,6 +271,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/answers", "answer --all", preview=True),
     Route("POST", "/answers", "answer --all", left_out=frozenset({"run"})),
     Route("POST", "/executions/{ref}/fork", "fork", asdict, _BINDING, location="/executions/{execution}"),
+    Route("POST", "/sweeps/{ref}/extend", "extend", left_out=_RUNNING),
+    Route("POST", "/sweeps/{ref}/extend/plan", "extend --dry-run", asdict, frozenset({"code"})),
     Route("POST", "/executions/{ref}/row", "fork --all-cases", left_out=_RUNNING),
     *_both("POST", "/pin", "pin"),
     *_both("POST", "/unpin", "unpin"),

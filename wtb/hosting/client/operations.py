@@ -34,6 +34,7 @@ from wtb.operations.control.pools import pool
 from wtb.operations.control.questions import find_questions
 from wtb.operations.control.rollback import rollback, undo_rollback
 from wtb.operations.growth.added_rows import add_row
+from wtb.operations.growth.extending import extend, plan_extension
 from wtb.operations.housekeeping.delete import delete, preview_delete
 from wtb.operations.housekeeping.erase import erase, preview_erase
 from wtb.operations.housekeeping.pins import pin, unpin
@@ -129,6 +130,8 @@ class Operations:
     preview_answers = method(preview_answers)
     fork = method(fork)
     fork_all_cases = method(add_row)
+    extend = method(extend)
+    plan_extension = method(plan_extension)
     pin = method(pin)
     unpin = method(unpin)
     delete = method(delete)
@@ -228,6 +231,8 @@ class AsyncOperations:
     preview_answers = async_method(preview_answers)
     fork = async_method(fork)
     fork_all_cases = async_method(add_row)
+    extend = async_method(extend)
+    plan_extension = async_method(plan_extension)
     pin = async_method(pin)
     unpin = async_method(unpin)
     delete = async_method(delete)

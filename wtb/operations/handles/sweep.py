@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -28,6 +28,8 @@ from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
 from wtb.display.views.sweeps import sweep_document
 from wtb.operations.archive.sweep_copies import copy_sweep
+from wtb.operations.growth.extending import Extended, PlannedExtension, extend, plan_extension
+from wtb.operations.growth.new_cases import cases_to_send
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.execution import ExecutionHandle
 from wtb.operations.handles.records import ProgressCallback, SweepRecord, reporter, sweep_record
@@ -52,13 +54,19 @@ from wtb.operations.results.matrix import gates, matrix, report
 from wtb.operations.results.ranking import rank
 from wtb.operations.results.scoring import Scored, score
 from wtb.operations.running.continuing import Continued, resume, retry
+from wtb.operations.running.preparing import bind_stored
 from wtb.operations.running.published_scoring import Scoring, cancel_scoring, score_published, show_scoring
 from wtb.operations.telemetry.export import ExportedTraces, export_traces
+from wtb.planning.binding import Bound, bind
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import ListedSweep, SweepRow
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from wtb.authoring.workflow import Workflow
+    from wtb.operations.context import Context
+    from wtb.planning.sweep_spec import SweepSpec, Variant
 
 
 class SweepHandle(TargetHandle):
@@ -76,6 +84,22 @@ class SweepHandle(TargetHandle):
         >>> result.status, [cell["state"]["y"] for cell in result.cells()]
         ('completed', [4])
     """
+
+    def __init__(
+        self,
+        context: Context,
+        id: str,
+        workflow: Workflow | None = None,
+        evaluators: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        super().__init__(context, id, workflow)
+        self._evaluators = evaluators or {}
+
+    def _bind(self, spec: SweepSpec) -> Bound:
+        """Bind it to the objects that it was made of here, or to what its import path names."""
+        if self._workflow is None:
+            return bind_stored(self._context, spec)
+        return bind(spec, self._workflow, self._evaluators)
 
     @property
     def _row(self) -> SweepRow:
@@ -162,6 +186,64 @@ class SweepHandle(TargetHandle):
                 progress=reporter(progress),
             )
         )
+
+    @documented_by(extend)
+    def extend(
+        self,
+        *,
+        cases: str | Path | Sequence[Any] | None = None,
+        repeats: int | None = None,
+        vary: Mapping[str, Sequence[Variant]] | None = None,
+        allow_code_change: bool = False,
+        reason: str | None = None,
+        run: bool = True,
+        progress: ProgressCallback | None = None,
+    ) -> Extended:
+        """Add cases, repeats or variants to it, and run only what is new.
+
+        Args:
+            cases: A file of cases, or the cases.
+            progress: Called several times a second with how far a run here is.
+
+        Example:
+            >>> from wtb import Sweep, Workflow
+            >>> wf = Workflow("doubling")
+            >>> wf.entry(wf.node(lambda state: {"y": 2 * state["x"]}, name="double"))
+            >>> cases = [{"id": "two", "input": {"x": 2}}]
+            >>> result = Sweep(workflow=wf, cases=cases, vary={"double": "all"}).run(db="sqlite:///:memory:")
+            >>> added = result.extend(cases=[{"id": "three", "input": {"x": 3}}])
+            >>> added.cells, [cell["state"]["y"] for cell in result.cells()]
+            (1, [4, 6])
+        """
+        rows = None if cases is None else cases_to_send(cases)
+        return extend(
+            self._context,
+            self.id,
+            cases=rows,
+            repeats=repeats,
+            vary=vary,
+            allow_code_change=allow_code_change,
+            reason=reason,
+            run=run,
+            code=self._bind,
+            progress=reporter(progress),
+        )
+
+    @documented_by(plan_extension)
+    def plan_extension(
+        self,
+        *,
+        cases: str | Path | Sequence[Any] | None = None,
+        repeats: int | None = None,
+        vary: Mapping[str, Sequence[Variant]] | None = None,
+    ) -> PlannedExtension:
+        """Show what `extend` would add: cells, node runs and their price.
+
+        Args:
+            cases: A file of cases, or the cases.
+        """
+        rows = None if cases is None else cases_to_send(cases)
+        return plan_extension(self._context, self.id, cases=rows, repeats=repeats, vary=vary, code=self._bind)
 
     def _continued(self, continued: Continued) -> Self:
         self._warn(continued.problem)

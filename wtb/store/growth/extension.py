@@ -173,7 +173,9 @@ def _finish(connection: sa.Connection, sweep: SweepRow, new: Extension, begun: B
     seen = has_scores(connection, sweep.id)
     spec = new.spec.copy()
     if new.record is not None:
+        first = _next_case(connection, sweep.id) - len(new.cases)
         record: StoredExtension = {**new.record, "cells": begun.cells, "seen": seen, "at": clock(connection)}
+        record["first_case"] = first
         spec[EXTENSIONS] = [*spec.get(EXTENSIONS, ()), record]
     query = sa.select(combinations.c.choices).where(combinations.c.sweep_id == sweep.id)
     choices = list(connection.scalars(query.order_by(combinations.c.number)))
@@ -339,7 +341,7 @@ def _add_roots(connection: sa.Connection, sweep: SweepRow, new: Extension, numbe
     queue = new.queue_for(None)
     running = Roots(sweep.id, sweep.session_id, numbers.active, share, seed, queue)
     skipped = Roots(sweep.id, sweep.session_id, numbers.stopped, share, seed, queue)
-    first = (connection.scalar(sa.select(sa.func.max(cases.c.number)).where(cases.c.sweep_id == sweep.id)) or 0) + 1
+    first = _next_case(connection, sweep.id)
     at, batch = clock(connection), Batch()
     for number, case, repeats in _begin(connection, sweep, new, first, range(before, after), range(after)):
         if isinstance(case, NewCase):
@@ -368,6 +370,12 @@ def _add_roots(connection: sa.Connection, sweep: SweepRow, new: Extension, numbe
     for number, cluster in new.clusters.items():
         this = (cases.c.sweep_id == sweep.id, cases.c.number == number)
         connection.execute(cases.update().where(*this).values(cluster=cluster))
+
+
+def _next_case(connection: sa.Connection, sweep_id: str) -> int:
+    """Return the number of the next case of a sweep."""
+    last = connection.scalar(sa.select(sa.func.max(cases.c.number)).where(cases.c.sweep_id == sweep_id))
+    return 0 if last is None else int(last) + 1
 
 
 STOPPED = "its combination was stopped"

@@ -223,6 +223,12 @@ def remove_baseline(database: Database, session: str, name: str) -> str | None:
     return sweep_id
 
 
+def names_of(database: Database, sweep_id: str) -> list[str]:
+    """Return the names of the baselines that a sweep is, or is the reference of."""
+    mine = sa.or_(baselines.c.sweep_id == sweep_id, baselines.c.reference_id == sweep_id)
+    return database.scalars(sa.select(baselines.c.name).where(mine).order_by(baselines.c.name))
+
+
 def check_no_baseline(connection: sa.Connection, sweep_id: str) -> None:
     """Raises ConflictError where a sweep that is to be deleted is a baseline, naming it."""
     names = list(

@@ -322,3 +322,13 @@ def _sums(
         for row in database.tuples(query, long=True)
     ]
     return [one for one in summed if one.figures["usd"] is not None]
+
+
+def mean_usd_by_node(database: Database, sweep_id: str) -> dict[str, float]:
+    """Return the mean cost of the accepted node runs of a sweep, by node; nodes that did not run are left out."""
+    query = (
+        sa.select(node_runs.c.node, sa.func.avg(node_runs.c.usd))
+        .where(node_runs.c.sweep_id == sweep_id, node_runs.c.status == "succeeded")
+        .group_by(node_runs.c.node)
+    )
+    return {node: float(mean) for node, mean in database.tuples(query)}

@@ -21,6 +21,7 @@ EventDocument = (
     | sweeps.SweepBreakpoints
     | sweeps.SweepRowAdded
     | sweeps.SweepCopied
+    | sweeps.SweepExtended
     | sweeps.SweepCollected
     | sweeps.SweepPinned
     | sweeps.SweepUnpinned

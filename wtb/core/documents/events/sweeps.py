@@ -161,6 +161,31 @@ class SweepRowAdded(Event):
     data: SweepRowAddedData
 
 
+class SweepExtendedData(TypedDict):
+    """Of `sweep.extended`.
+
+    Attributes:
+        cells: How many cells were added.
+        cases: How many cases.
+        repeats: How many repeats.
+        combinations: The first hundred combinations, in words.
+    """
+
+    cells: int
+    cases: int
+    repeats: int
+    combinations: list[str]
+    by: str
+    reason: str | None
+
+
+class SweepExtended(Event):
+    """Cases, repeats or combinations were added."""
+
+    kind: Literal["sweep.extended"]
+    data: SweepExtendedData
+
+
 class SweepCollectedData(TypedDict):
     """Of `sweep.collected`."""
 

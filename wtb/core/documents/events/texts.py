@@ -10,7 +10,7 @@ from wtb.core.documents.events.common import Scores
 from wtb.core.providers.faults import describe
 from wtb.core.scoring.judgement import limit_name
 from wtb.core.scoring.unknown_costs import UnknownCost, in_sentence
-from wtb.core.texts import chosen, cut, money, plural, printable, score, short, took
+from wtb.core.texts import chosen, cut, listed_names, money, plural, printable, score, short, took
 
 D = TypeVar("D")
 
@@ -40,6 +40,9 @@ _SAYS: dict[str, Callable[[Any], str]] = {
     "sweep.copied": _of(
         sweeps.SweepCopiedData,
         lambda d: f"copied from {printable(d['from'])} by {d['by']}, with the events before this",
+    "sweep.extended": _of(
+        sweeps.SweepExtendedData,
+        lambda d: f"{d['by']} added {plural(d['cells'], 'cell')}: {_added(d)}{_because(d.get('reason'))}",
     ),
     "sweep.running": _of(sweeps.Decision, lambda d: f"sweep running{_because(d.get('reason'))}"),
     "sweep.paused": _of(sweeps.Decision, lambda d: f"sweep paused{_because(d.get('reason'))}"),
@@ -324,6 +327,16 @@ def _decided(decision: sweeps.PolicyDecidedData) -> str:
     outcome = "allowed" if decision["allowed"] else "waits for approval" if decision.get("asked") else "denied"
     by = "" if answered is None else f" by {answered}"
     return f"{decision['operation']} ({decision['on']}): {outcome}{by}{why}"
+
+
+def _added(data: sweeps.SweepExtendedData) -> str:
+    """What an extension has: `40 cases, 2 combinations and 1 repeat`."""
+    counts = (
+        (data["cases"], "case"),
+        (len(data["combinations"]), "combination"),
+        (data["repeats"], "repeat"),
+    )
+    return listed_names([plural(count, name) for count, name in counts if count] or ["nothing"])
 
 
 def _because(reason: object) -> str:

@@ -1,0 +1,225 @@
+"""Sweeps that are extended: what runs, what is shared, what stays as it is, and what is rejected."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.abc_flow import Abc, changed, write_new
+from tests.support.bench import Bench
+from wtb.core.errors import ConflictError, InputError
+from wtb.operations.growth.extending import Extended, PlannedExtension, extend, plan_extension
+from wtb.operations.results.baselines import set_baseline
+from wtb.planning.sweep_spec import Variant
+from wtb.store.read import queries
+
+Make = Callable[..., Abc]
+Vary = Mapping[str, Sequence[Variant]]
+
+
+@pytest.fixture
+def abc(bench: Callable[..., Bench], tmp_path: Path) -> Make:
+    return lambda cases=8, **spec: Abc(tmp_path, bench, cases, **spec)
+
+
+def cases_of(*numbers: int) -> list[dict[str, Any]]:
+    return [{"id": f"c{number}", "input": {"x": number}} for number in numbers]
+
+
+def add(flow: Abc, **given: Any) -> Extended:
+    return extend(flow.context, flow.bench.sweep_id, run=False, code=flow.code, **given)
+
+
+def plan(flow: Abc, **given: Any) -> PlannedExtension:
+    return plan_extension(flow.context, flow.bench.sweep_id, code=flow.code, **given)
+
+
+def outcomes(flow: Abc) -> dict[tuple[str, int, str], tuple[str, str]]:
+    """(case, repeat, variant of b) -> (status, execution) of each cell."""
+    every = queries.choices(flow.bench.database, flow.bench.sweep_id)
+    return {
+        (row.case, row.repeat, every[row.combination]["b"]): (row.status, str(row.execution_id))
+        for row in queries.cell_rows(flow.bench.database, flow.bench.sweep_id)
+    }
+
+
+def test_new_cases_run_under_every_combination_and_no_node_of_an_old_cell_runs_again(abc: Make) -> None:
+    flow = abc(repeats=2)
+    before = outcomes(flow)
+    added = add(flow, cases=cases_of(*range(8, 48)))
+    assert (added.cells, added.cases, added.status) == (40 * 2 * 2, 40, "completed")
+    flow.run()
+    after = outcomes(flow)
+    assert {key: after[key] for key in before} == before
+    assert len(after) == 48 * 2 * 2
+    assert {status for status, _ in after.values()} == {"succeeded"}
+    assert flow.ran == Counter(a=40 * 2, b=40 * 2 * 2, c=40 * 2 * 2), "a is shared by the combinations of a case"
+    assert flow.bench.row.status == "completed"
+    assert flow.bench.row.cells == 48 * 4
+
+
+def test_new_repeats_run_from_the_beginning_and_repeats_are_those_in_all(abc: Make) -> None:
+    flow = abc(cases=3)
+    before = outcomes(flow)
+    added = add(flow, repeats=3)
+    assert added.cells == 3 * 2 * 2
+    assert added.repeats == 3
+    flow.run()
+    after = outcomes(flow)
+    assert {key: after[key] for key in before} == before
+    assert {repeat for _, repeat, _ in after} == {0, 1, 2}
+    assert flow.ran == Counter(a=6, b=12, c=12)
+    assert flow.matrix()["rows"][0]["n"] == 9
+
+
+def test_a_new_variant_begins_where_it_differs_and_counts_as_planned(abc: Make) -> None:
+    flow = abc(repeats=2)
+    write_new(flow)
+    planned = plan(flow, vary={"b": ["new"]})
+    added = add(flow, vary={"b": ["new"]})
+    assert planned.node_runs == (32, 32)
+    assert planned.combinations == ({"b": "new"},)
+    assert {name: getattr(added, name) for name in vars(planned)} == vars(planned)
+    flow.run()
+    assert flow.ran == Counter(b=16, c=16), "a ran already"
+    matrix = flow.matrix()
+    assert [row["combination"]["b"] for row in matrix["rows"]] == ["default", "loud", "new"]
+    assert "exploratory" not in matrix["rows"][2]
+    assert matrix["best"]["score"]["combination"] == {"b": "new"}
+
+
+def test_several_new_variants_share_what_they_have_in_common(abc: Make) -> None:
+    flow = abc(cases=4)
+    write_new(flow)
+    added = add(flow, vary={"b": ["off", "new"], "c": ["late"]})
+    assert [dict(choices) for choices in added.combinations] == [
+        {"b": "off", "c": "default"},
+        {"b": "new", "c": "default"},
+        {"b": "default", "c": "late"},
+        {"b": "off", "c": "late"},
+        {"b": "new", "c": "late"},
+        {"b": "loud", "c": "late"},
+    ]
+    flow.run()
+    assert flow.ran == Counter(b=4 * 2, c=4 * (2 * 2 + 2)), "off and new run b once each, for both variants of c"
+    rows = [row["combination"] for row in flow.matrix()["rows"]]
+    assert rows[:2] == [{"b": "default", "c": "default"}, {"b": "loud", "c": "default"}]
+    assert len(rows) == 8
+
+
+def test_cases_repeats_and_variants_together_make_a_whole_grid(abc: Make) -> None:
+    flow = abc(cases=3)
+    write_new(flow)
+    given: dict[str, Any] = {"cases": cases_of(2, 3, 4), "repeats": 2, "vary": {"b": ["new"]}}
+    planned, added = plan(flow, **given), add(flow, **given)
+    assert (added.cells, added.cases, added.present) == (5 * 3 * 2 - 3 * 2, 2, 1)
+    flow.run()
+    assert planned.node_runs == (flow.ran.total(), flow.ran.total())
+    assert Counter(status for status, _ in outcomes(flow).values()) == {"succeeded": 30}
+
+
+def test_extending_again_adds_nothing(abc: Make) -> None:
+    flow = abc(cases=3)
+    write_new(flow)
+    given: dict[str, Any] = {"cases": cases_of(3), "repeats": 2, "vary": {"b": ["new"]}}
+    add(flow, **given)
+    flow.run()
+    before = outcomes(flow)
+    again = add(flow, **given)
+    assert (again.cells, again.present, again.cases) == (0, 1, 0)
+    assert "the sweep has b=new already" in again.notes
+    assert outcomes(flow) == before
+    assert len(flow.bench.row.spec["extensions"]) == 1
+
+
+def test_what_had_failed_before_it_differs_fails_alike_and_a_retry_tries_both(abc: Make) -> None:
+    flow = abc(cases=4, fails=[1])
+    write_new(flow)
+    added = add(flow, vary={"b": ["new"]})
+    assert added.failed == 1
+    flow.run()
+    assert outcomes(flow)["c1", 0, "new"][0] == "failed"
+    assert flow.ran == Counter(b=3, c=3)
+
+
+def test_a_case_with_other_content_is_an_error_that_names_it(abc: Make) -> None:
+    flow = abc(cases=3)
+    changed = [{"id": "c1", "input": {"x": 77}}, {"id": "c2", "input": {"x": 2}, "expected": "y"}]
+    with pytest.raises(InputError) as caught:
+        add(flow, cases=changed)
+    assert [problem.partition(";")[0] for problem in caught.value.problems] == [
+        "case 'c1' is in the sweep with another input 'x'",
+        "case 'c2' is in the sweep with another expected value",
+    ]
+    assert flow.bench.row.cells == 6
+
+
+def test_an_input_that_is_there_under_another_id_is_a_warning_and_one_cluster(abc: Make) -> None:
+    flow = abc(cases=3)
+    added = add(flow, cases=[{"id": "twin", "input": {"x": 1}}])
+    assert added.notes == ("1 new case has the input of a case that is in the sweep: 'twin' that of 'c1'",)
+    flow.run()
+    assert flow.matrix()["clusters"] == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({}, "nothing to add"),
+        ({"repeats": 1}, "expected at least as many"),
+        ({"vary": {"x": ["new"]}}, "the workflow has no node 'x'"),
+        ({"vary": {"b": ["newer"]}}, "newer"),
+        ({"vary": {"b": [{"name": "loud", "of": "default", "suffix": "?"}]}}, "another variant 'loud'"),
+        ({"cases": []}, "no cases"),
+        ({"cases": [{"id": "c9", "inputs": {"x": 1}}]}, "inputs"),
+        ({"cases": [{"id": "c9", "input": {"x": 1}}, {"id": "c9", "input": {"x": 2}}]}, "a second time"),
+    ],
+)
+def test_bad_input_is_rejected_before_anything_changes(abc: Make, given: dict[str, Any], problem: str) -> None:
+    flow = abc(cases=2, repeats=2)
+    with pytest.raises(InputError, match=problem):
+        add(flow, **given)
+    assert flow.bench.row.cells == 8
+    assert "extensions" not in flow.bench.row.spec
+
+
+def test_a_baseline_is_not_extended(abc: Make) -> None:
+    flow = abc(cases=2)
+    set_baseline(flow.context, "main", flow.bench.sweep_id)
+    with pytest.raises(ConflictError, match="baseline 'main'"):
+        add(flow, repeats=2)
+
+
+def test_changed_code_is_rejected_unless_it_is_allowed(abc: Make) -> None:
+    flow = abc(cases=2)
+    original = flow.bench.row.fingerprints["c"]["default"]
+    flow.wf["c"].variants["default"] = replace(flow.wf["c"].variants["default"], fn=changed)
+    with pytest.raises(ConflictError, match="the code of c=default has changed"):
+        add(flow, repeats=2)
+    add(flow, repeats=2, allow_code_change=True)
+    assert flow.bench.row.fingerprints["c"]["default"] != original
+
+
+def test_held_out_cases_stay_out_and_old_membership_stays(abc: Make) -> None:
+    flow = abc(cases=12, holdout=0.5)
+    before = {case for case, _, _ in outcomes(flow)}
+    added = add(flow, cases=cases_of(*range(40)))
+    assert added.held_out > 0
+    assert added.present == len(before)
+    flow.run()
+    after = {case for case, _, _ in outcomes(flow)}
+    assert before < after
+    assert len(after) == len(before) + added.cases
+
+
+def test_what_was_shown_before_counts_as_a_look(abc: Make) -> None:
+    flow = abc(cases=8)
+    assert not any("look" in warning for warning in flow.matrix()["warnings"])
+    add(flow, cases=cases_of(8, 9))
+    flow.run()
+    assert any("second look at these rows by score" in warning for warning in flow.matrix()["warnings"])
