@@ -29,6 +29,7 @@ UNCHARGED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "retry": ("sweep", {}),
     "fork": ("execution", {}),
     "fork --all-cases": ("execution", {}),
+    "extend": ("sweep", {"repeats": 2}),
     "answer": ("approval", {"action": "approve"}),
     "rollback": ("execution", {"to": "a"}),
     "rollback --undo": ("execution", {}),

@@ -83,6 +83,8 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "answer --all": {"ref": "approve", "all_": True, "yes": True},
     "budget set": {"usd": 1, "project": "search"},
     "fork --all-cases": {"all_cases": True},
+    "extend": {"repeats": 2},
+    "extend --dry-run": {"repeats": 2, "dry_run": True},
     "log --summary": {"summary": True},
     "show --outputs": {"outputs": True},
     "files PATH": {"path": "a.txt"},

@@ -80,6 +80,8 @@ DOCUMENTS: dict[str, Document] = {
     "execution": Document(
         executions.ExecutionDocument, ("show EXECUTION", "start", "resume", "retry", "fork", "answer")
     ),
+    "extension": Document(plan.ExtensionDocument, ("extend",)),
+    "planned-extension": Document(plan.PlannedExtensionDocument, ("extend --dry-run",)),
     "added-row": Document(executions.AddedRowDocument, ("fork --all-cases",)),
     "event-counts": Document(events.EventCountsDocument, ("log --summary",)),
     "history": Document(lineage.HistoryDocument, ("history",)),

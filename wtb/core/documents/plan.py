@@ -151,3 +151,29 @@ class StartedDocument(TypedDict):
 
     id: str
     submitted: bool
+
+
+class PlannedExtensionDocument(TypedDict):
+    """What would be added to a sweep."""
+
+    sweep: str
+    name: str
+    cases: int  # new ones
+    present: int  # cases that are there already
+    held_out: int  # cases that `holdout` leaves out
+    combinations: list[Combination]  # new ones
+    repeats: int  # in all
+    cells: int  # new ones
+    node_runs: list[float | None]  # at least, and at most; null if there is no bound
+    usd: list[float | None] | None  # by what node runs of the sweep have cost; null if that is not known
+    notes: list[str]
+
+
+class ExtensionDocument(PlannedExtensionDocument):
+    """What was added to a sweep."""
+
+    executions: int  # that are to run
+    failed: int  # cells that failed before they came to what differs
+    queued: bool
+    status: str  # of the sweep
+    problem: str | None  # why workers could not be notified

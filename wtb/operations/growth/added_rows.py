@@ -337,7 +337,7 @@ def _extension(
         spec,
         levels.fingerprints(sweep),
         levels.queue_for,
-        ("sweep.row_added", data),
+        data,
         context.by,
         rows=[row],
         defaults=levels.defaults,

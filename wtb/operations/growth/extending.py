@@ -31,8 +31,9 @@ from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
 from wtb.planning.binding import Bound
 from wtb.planning.prepare import MAX_CELLS, stored_spec
 from wtb.planning.sweep_spec import Variant, VariantRef, read_variants
-from wtb.store.growth.extension import Begun, Extension, insert_extension
+from wtb.store.growth.extension import Extension, insert_extension
 from wtb.store.growth.fork_points import NewRow
+from wtb.store.growth.row_cells import Begun
 from wtb.store.read import baselines, evidence, queries
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
@@ -382,7 +383,7 @@ def _extension(context: Context, draft: _Draft, reason: Reason | None, changed: 
         spec,
         fingerprints,
         levels.queue_for,
-        ("sweep.extended", _event(planned, before, context.by, reason)),
+        _event(planned, before, context.by, reason),
         context.by,
         rows=draft.rows,
         defaults=levels.defaults,

@@ -5,7 +5,7 @@ All of it is one transaction, so that nobody sees a part of it, and whoever is k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -22,22 +22,18 @@ from wtb.store.bulk import insert_rows, insert_values, parts, update_rows
 from wtb.store.database import Database, clock
 from wtb.store.events import add_event, of_sweep
 from wtb.store.growth.fork_points import ForkPoints, NewRow, Pair, Start
+from wtb.store.growth.row_cells import Begun, QueueFor, RowCells
 from wtb.store.housekeeping.files import add_files
 from wtb.store.housekeeping.looks import extend_look, has_scores, look_keys
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import try_move
-from wtb.store.runs.records import NewCell, NewExecution
 from wtb.store.runs.submission import Batch, NewCase, Roots, cells_of
 from wtb.store.tables.schema import cases, cells, combinations, executions, is_kept, sweeps
 
+STOPPED = "its combination was stopped"  # why a new cell of it is skipped
+
 CHUNK = 1_000  # cells whose lines are read at once
-_ENDED = {
-    "failed": "failed",
-    "set_aside": "failed",
-    "cancelled": "cancelled",
-    "skipped": "cancelled",
-}  # cell: execution
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Extension:
         spec: The stored spec of the sweep from now on, without the record of the extension.
         fingerprints: Those of the sweep from now on.
         queue_for: The queue that a step with these nodes asks for; with None, that the first step asks for.
-        event: The kind and the data of the event.
+        event: The data of the event, but for the number of cells.
         by: Who adds it.
         rows: Combinations; their cells begin where they differ from others.
         defaults: Variants of nodes that were not varied before, which all other rows have.
@@ -61,8 +57,8 @@ class Extension:
 
     spec: StoredSpec
     fingerprints: Mapping[str, Mapping[str, str]]
-    queue_for: Callable[[Sequence[str] | None], str | None]
-    event: tuple[str, Mapping[str, Json]]
+    queue_for: QueueFor
+    event: Mapping[str, Json]
     by: str
     rows: Sequence[NewRow] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -71,23 +67,6 @@ class Extension:
     clusters: Mapping[int, str] = field(default_factory=dict)
     record: StoredExtension | None = None
     strict: bool = False
-
-
-@dataclass
-class Begun:
-    """The cells that were added.
-
-    Attributes:
-        pending: Ids of the executions that run.
-        cells: How many cells there are.
-        failed: How many of them have the failure of another row's, which never came to what differs.
-        node_runs: How many node runs the cells took from there on that new ones were made from.
-    """
-
-    pending: list[str] = field(default_factory=list)
-    cells: int = 0
-    failed: int = 0
-    node_runs: int = 0
 
 
 def insert_extension(database: Database, sweep: SweepRow, new: Extension) -> Begun:
@@ -118,8 +97,7 @@ def insert_extension(database: Database, sweep: SweepRow, new: Extension) -> Beg
         begun = _insert(connection, sweep, new)
         _finish(connection, sweep, new, begun)
         if sweep.queued and status in ("completed", "failed") and begun.pending:
-            kind = new.event[0]
-            reason = "a row was added" if kind == "sweep.row_added" else "it was extended"
+            reason = "a row was added" if new.record is None else "it was extended"
             try_move(connection, sweep.id, "running", reason=reason, by=new.by)
         point("submit.written")
     return begun
@@ -183,8 +161,8 @@ def _finish(connection: sa.Connection, sweep: SweepRow, new: Extension, begun: B
     extend_look(connection, sweep.id, look_keys(choices, spec, new.fingerprints), seen=is_look)
     grown = sweeps.update().values(spec=spec, fingerprints=dict(new.fingerprints), cells=sweeps.c.cells + begun.cells)
     connection.execute(grown.where(sweeps.c.id == sweep.id))
-    kind, data = new.event
-    add_event(connection, of_sweep(sweep), kind, {**data, "cells": begun.cells})
+    kind = "sweep.row_added" if new.record is None else "sweep.extended"
+    add_event(connection, of_sweep(sweep), kind, {**new.event, "cells": begun.cells})
 
 
 def _add_rows(connection: sa.Connection, sweep: SweepRow, new: Extension, first: int, begun: Begun) -> None:
@@ -194,7 +172,7 @@ def _add_rows(connection: sa.Connection, sweep: SweepRow, new: Extension, first:
     points = ForkPoints(connection, sweep, new.rows, strict=new.strict)
     for part in parts(_in_order(connection, sweep, points.pairs()), max(1, CHUNK // len(numbers))):
         starts = points.starts(part) if share else [[Start()] * len(numbers)] * len(part)
-        builder = _Builder(connection, sweep, new, begun, share=share)
+        builder = RowCells(connection, sweep, new.queue_for, begun, share=share)
         for pair, of_pair in zip(part, starts, strict=True):
             builder.add(pair, numbers, of_pair)
         builder.write()
@@ -208,120 +186,6 @@ def _in_order(connection: sa.Connection, sweep: SweepRow, pairs: Iterable[Pair])
     order = case_order([row.cluster for row in rows], sweep.spec.get("seed", 0), firsts)
     places = {rows[index].number: place for place, index in enumerate(order)}
     return sorted((pair for pair in pairs if pair[0] in places), key=lambda pair: (places[pair[0]], pair[1]))
-
-
-class _Builder:
-    """Makes the executions and cells of new combinations; cells that begin at one checkpoint share an execution."""
-
-    def __init__(
-        self, connection: sa.Connection, sweep: SweepRow, new: Extension, begun: Begun, *, share: bool
-    ) -> None:
-        self._connection, self._sweep, self._new, self._begun = connection, sweep, new, begun
-        self._share = share
-        self._at = clock(connection)
-        self._made: list[tuple[NewExecution, NewCell]] = []  # without ids; cells have what they all have in common
-        self._joined: dict[str, list[int]] = {}
-        self._cells: list[NewCell] = []
-
-    def add(self, pair: Pair, numbers: Sequence[int], starts: Sequence[Start]) -> None:
-        """Add the cells of a case and a repeat."""
-        groups: dict[str | None, tuple[NewExecution, NewCell]] = {}
-        for number, start in zip(numbers, starts, strict=True):
-            self._begun.node_runs += start.node_runs
-            if start.joins is not None:
-                self._join(pair, number, start)
-                continue
-            if start.failed is not None:
-                self._made.append(self._failed_alike(pair, number, start))
-                self._begun.failed += 1
-                continue
-            head = None if start.head is None else start.head.id
-            if self._share and head in groups:
-                groups[head][0]["combinations"].append(number)
-                continue
-            groups[head] = self._pending(pair, number, start)
-            self._made.append(groups[head])
-
-    def write(self) -> None:
-        """Insert what was added."""
-        ids = new_ids(len(self._made))
-        for place, (execution, cell) in enumerate(self._made):
-            execution["id"] = ids[place]
-            if execution["status"] == "pending":
-                self._begun.pending.append(ids[place])
-            for combination in execution["combinations"]:
-                self._cells.append({**cell, "combination": combination, "execution_id": ids[place]})
-        insert_rows(self._connection, executions, _alike([execution for execution, _ in self._made]))
-        insert_rows(self._connection, cells, _alike(self._cells))
-        for id, numbers in self._joined.items():
-            before = self._connection.scalar(sa.select(executions.c.combinations).where(executions.c.id == id))
-            joined = executions.update().where(executions.c.id == id).values(combinations=[*(before or ()), *numbers])
-            self._connection.execute(joined)
-        self._begun.cells += len(self._cells)
-
-    def _join(self, pair: Pair, number: int, start: Start) -> None:
-        """Have an execution stand for another cell."""
-        execution = start.joins
-        assert execution is not None
-        self._joined.setdefault(execution.id, []).append(number)
-        if execution.id not in self._begun.pending and execution.status == "pending":
-            self._begun.pending.append(execution.id)
-        status = "waiting" if execution.status == "waiting" else "pending"
-        cell = self._cell(pair, status, edited=execution.edited)
-        self._cells.append({**cell, "combination": number, "execution_id": execution.id})
-
-    def _cell(self, pair: Pair, status: str, *, edited: bool) -> NewCell:
-        return {  # type: ignore[typeddict-item]  # what is missing is known when it is written
-            "sweep_id": self._sweep.id,
-            "case_number": pair[0],
-            "repeat": pair[1],
-            "status": status,
-            "edited": edited,
-        }
-
-    def _execution(self, pair: Pair, number: int, origin: str) -> NewExecution:
-        return {
-            "session_id": self._sweep.session_id,
-            "sweep_id": self._sweep.id,
-            "origin": origin,
-            "case_number": pair[0],
-            "repeat": pair[1],
-            "combinations": [number],
-            "created_at": self._at,
-        }
-
-    def _pending(self, pair: Pair, number: int, start: Start) -> tuple[NewExecution, NewCell]:
-        """An execution and a cell that go on from the end of a line, or begin with the case."""
-        head = start.head
-        execution = self._execution(pair, number, "root" if head is None else "fork")
-        queue = self._new.queue_for(None if head is None else head.position["next"])
-        execution |= {
-            "status": "pending",
-            "head_id": None if head is None else head.id,
-            "queue": queue,
-            "edited": start.edited,
-        }
-        return execution, self._cell(pair, "pending", edited=start.edited)
-
-    def _failed_alike(self, pair: Pair, number: int, start: Start) -> tuple[NewExecution, NewCell]:
-        """An execution and a cell that ended as those of the base did, before they came to what differs."""
-        base = start.failed
-        assert base is not None
-        edited = bool(base.edited)
-        execution = self._execution(pair, number, "fork")
-        execution |= {"status": _ENDED[base.status], "head_id": base.head_id, "edited": edited}
-        execution |= {"failure": base.failure, "finished_at": self._at}
-        cell = self._cell(pair, base.status, edited=edited)
-        cell |= {"elapsed_s": base.elapsed_s, "usd": base.usd, "node_runs": base.node_runs, "failure": base.failure}
-        cell |= {"tokens_in": base.tokens_in, "tokens_out": base.tokens_out, "finished_at": self._at}
-        return execution, cell
-
-
-def _alike(rows: Sequence[NewExecution] | Sequence[NewCell]) -> list[dict[str, object]]:
-    """Give rows the same columns, as one statement inserts them."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    defaults = {"edited": False}
-    return [{name: row.get(name, defaults.get(name)) for name in names} for row in rows]
 
 
 @dataclass(frozen=True)
@@ -376,9 +240,6 @@ def _next_case(connection: sa.Connection, sweep_id: str) -> int:
     """Return the number of the next case of a sweep."""
     last = connection.scalar(sa.select(sa.func.max(cases.c.number)).where(cases.c.sweep_id == sweep_id))
     return 0 if last is None else int(last) + 1
-
-
-STOPPED = "its combination was stopped"
 
 
 def _begin(
