@@ -97,6 +97,30 @@ def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending, site: S
     ]
 
 
+def test_a_sweep_is_extended_in_a_browser_after_it_shows_what_that_adds(sending: Sending, site: Site) -> None:
+    status, _, sent = sending.post("/sweeps", {"keys": {**SWEEP, "sweep": "grows"}})
+    assert status == 201, sent
+    sending.cluster.wait_completed(sent["sweep"])
+    page = site.open(f"/sweeps/{sent['sweep']}")
+    page.get_by_text("Extend", exact=True).click()
+    page.get_by_label("Cases to add").fill('{"id": "a", "input": {"x": 9}}')
+    page.get_by_role("button", name="Show what this adds").click()
+    page.get_by_role("alert").get_by_text("case 'a' is in the sweep with another input 'x'").wait_for()
+    page.get_by_label("Cases to add").fill('{"id": "a", "input": {"x": 1}}\n{"id": "c", "input": {"x": 3}}')
+    page.get_by_label("Variants to add").fill('B={"name": "bigger", "by": 50}')
+    page.get_by_role("button", name="Show what this adds").click()
+    page.get_by_text("1 case in the sweep already").wait_for()
+    site.check_readable(page)
+    before = sending.wtb("show", sent["sweep"], "--format", "json").json["cells"]["total"]
+    page.get_by_role("button", name="Add 10 cells").click()
+    page.get_by_text("1 case in the sweep already").wait_for(state="detached")
+    sending.cluster.wait_completed(sent["sweep"])
+    after = sending.wtb("show", sent["sweep"], "--format", "json").json["cells"]
+    assert (before, after["total"], after["succeeded"]) == (CELLS // 2, CELLS // 2 + 10, CELLS // 2 + 10)
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_questions_are_answered_in_the_inbox_by_two_keys_each(sending: Sending, site: Site) -> None:
     execution = started(sending, 100)
     page = site.open("/inbox")

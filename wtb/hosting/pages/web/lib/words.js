@@ -1,4 +1,7 @@
 /** All texts of the pages, in one catalogue. Names of things are those of the commands. */
+/** @param {number} number @param {string} name */
+const many = (number, name) => `${number.toLocaleString("en")} ${name}${number === 1 ? "" : "s"}`;
+
 export const words = {
   title: "Workflow Test Bench",
   nav: {
@@ -350,6 +353,24 @@ export const words = {
     forkAll: "Run it for every case",
     edit: "Change the state before it goes on",
     resumeChanged: "Resume with these values",
+  },
+  extension: {
+    title: "Extend",
+    legend: "Add cases, repeats or variants. Only what is new runs; results that are there stay as they are.",
+    cases: "Cases to add, one JSON object a line",
+    file: "or a file of JSON Lines",
+    repeats: "Repeats in all",
+    vary: "Variants to add, NODE=VARIANT a line",
+    plan: "Show what this adds",
+    extend: (/** @type {number} */ cells) => `Add ${many(cells, "cell")}`,
+    planned: (/** @type {any} */ one, /** @type {string | null} */ price) => {
+      if (!one.cells) return "This adds nothing that is not there already.";
+      const [low, high] = one.node_runs;
+      const runs = high === null ? `at least ${low}` : low === high ? `${low}` : `${low} to ${high}`;
+      return `${many(one.cells, "new cell")}, ${runs} node runs, ${price === null ? "at a price that is not known" : `about ${price} by what this sweep has cost`}${one.present ? `; ${many(one.present, "case")} in the sweep already` : ""}.`;
+    },
+    wrongLine: (/** @type {number} */ line, /** @type {string} */ problem) => `Line ${line} of the cases is no JSON: ${problem}`,
+    wrongVariant: (/** @type {string} */ line) => `“${line}” names no variant; expected NODE=VARIANT`,
   },
   changes: {
     variantOf: (/** @type {string} */ node) => `Variant of ${node}`,

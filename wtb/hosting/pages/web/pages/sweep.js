@@ -12,6 +12,7 @@ import { Causes } from "../views/causes.js";
 import { CellRepeats, repeatsOf } from "../views/cell_repeats.js";
 import { Effects, Pairs } from "../views/effects.js";
 import { Decision, Notes } from "../views/decision.js";
+import { Extension } from "../views/extension.js";
 import { differing, HeatMap } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
 import { isGoodEnough, MatrixTable, rowsByEvidence, rowsByNode } from "../views/matrix_table.js";
@@ -250,7 +251,8 @@ function Heading({ status, reload }) {
       ${cells.waiting ? html`<${Link} to="/inbox">${words.sweeps.wait(cells.waiting)}<//>` : null}
       <span class="grow"></span>
       <a href=${`/api/v1/sweeps/${segment(sweep.id)}/report.html`} download>${words.sweep.save}</a>
-    </div>`;
+    </div>
+    ${sweep.status === "cancelled" ? null : html`<${Extension} path=${`/sweeps/${segment(sweep.id)}`} isQueued=${Boolean(status.queue)} reload=${reload} />`}`;
 }
 
 /** The combinations of which cells failed, as an address has them; all if there is no cause yet. @param {any} failures */

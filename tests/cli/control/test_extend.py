@@ -1,0 +1,119 @@
+"""extend: new cases, repeats and variants, with nodes in processes of their own, on this machine and by workers."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.control.test_all_cases import FLOW, SWEEP
+from tests.support.cluster import Cluster
+from tests.support.crew import ran as held_by
+from tests.support.crew import write_sweep
+from tests.support.project import Project
+
+MORE = "id,x\nc7,7\nc8,8\nc9,9\n"
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Iterator[Project]:
+    """A sweep of eight cases and two variants that was run to its end; its log is empty again."""
+    made = Project(tmp_path / "project")
+    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "more.csv": MORE})
+    made.inside("run", "sweep.yaml", check=0)
+    (made.folder / "log").unlink()
+    yield made
+    made.close()
+
+
+def counts(project: Project, sweep: str = "first") -> dict[str, int]:
+    found: dict[str, int] = project.inside("matrix", sweep, "--format", "json", check=0).json["cells"]
+    return found
+
+
+def test_a_plan_shows_what_extend_adds_and_changes_nothing(ran: Project) -> None:
+    planned = ran.inside("extend", "first", "--cases", "more.csv", "--repeats", "2", "--dry-run", check=0)
+    assert "24 new cells of 2 cases" in planned.stdout
+    assert "node runs: 60; cells that are there stay as they are" in planned.stdout
+    assert "note: 1 case in the sweep already: skipped" in planned.stdout
+    assert counts(ran)["total"] == 16
+    shown = ran.inside(
+        "extend", "first", "--vary", "B={name: louder, of: loud, suffix: '!!'}", "--dry-run", "-f", "json"
+    )
+    assert shown.json["combinations"] == [{"B": "louder"}]
+    assert (shown.json["cells"], shown.json["node_runs"]) == (8, [16, 16])
+
+
+def test_cases_and_a_variant_run_in_one_go_and_the_matrix_is_shown(ran: Project) -> None:
+    louder = "B={name: louder, of: loud, suffix: '!!'}"
+    made = ran.inside("extend", "first", "--cases", "more.csv", "--vary", louder, check=0)
+    assert "14 cells added of 2 cases and 1 combination (about 30 node runs)" in made.said
+    assert Counter(ran.log()) == {"A": 2, "B": 8 + 2 * 3, "C": 8 + 2 * 3}
+    assert counts(ran) | {"total": 30, "succeeded": 30} == counts(ran)
+    assert "louder" in made.stdout
+    assert "added 14 cells: 2 cases and 1 combination" in ran.inside("log", "first", check=0).stdout
+    again = ran.inside("extend", "first", "--cases", "more.csv", "--vary", louder, check=0)
+    assert "nothing new to add" in again.said
+    assert counts(ran)["total"] == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "nothing to add; expected cases, more repeats, or variants"),
+        (["--cases", "none.csv"], "does not exist"),
+        (["--cases", "changed.csv"], "case 'c1' is in the sweep with another input 'x'"),
+        (["--repeats", "0"], "repeats"),
+        (["--vary", "B"], "--vary"),
+        (["--vary", "D=default"], "the workflow has no node 'D'"),
+    ],
+)
+def test_what_cannot_be_added_is_rejected(ran: Project, arguments: list[str], words: str) -> None:
+    ran.write({"changed.csv": "id,x\nc1,11\n"})
+    assert words in ran.inside("extend", "first", *arguments, check=2).said
+    assert counts(ran)["total"] == 16
+
+
+@pytest.mark.parametrize("fault", ["submit.written", "journal.committed:2", "node.answered:5"])
+def test_an_extension_whose_runner_is_killed_is_whole_or_not_there_and_goes_on(ran: Project, fault: str) -> None:
+    extend = ["extend", "first", "--cases", "more.csv", "--vary", "B={name: louder, of: loud, suffix: '!!'}"]
+    killed = ran.wtb(*extend, env={"WTB_FAULT": fault})
+    assert killed.code == -signal.SIGKILL
+    assert counts(ran)["total"] == (16 if fault == "submit.written" else 30)
+    ran.inside(*extend, check=0)
+    assert counts(ran) | {"total": 30, "succeeded": 30} == counts(ran)
+    executed = ran.inside("matrix", "first", "--format", "json", check=0).json["node_runs"]["by_node"]
+    assert [executed[node]["executed"] for node in "ABC"] == [10, 30, 30]
+
+
+def test_workers_run_what_is_added_to_a_sweep_that_was_submitted(crew: Cluster) -> None:
+    sweep = crew.wtb("submit", write_sweep(crew.project, "grows", cases=3), check=0).stdout.strip()
+    crew.wait_completed(sweep)
+    crew.project.write({"more.jsonl": json.dumps({"id": "grows-9", "input": {"x": 0}}) + "\n"})
+    form = "held={name: nine, of: two, by: 9}"
+    made = crew.wtb("extend", sweep, "--cases", "more.jsonl", "--vary", form, "--format", "json", check=0).json
+    assert (made["queued"], made["cells"], made["cases"]) == (True, 4 * 3 - 6, 1)
+    crew.wait_completed(sweep)
+    assert crew.cells(sweep) == {"succeeded": 12}
+    assert [held_by(crew.project, f"{node} grows-") for node in ("first", "held")] == [4, 12]
+    found = crew.wtb("matrix", sweep, "--format", "json", check=0).json
+    assert [row["metrics"]["y"]["mean"] for row in found["rows"]] == [1, 2, 9]
+    assert found["best"]["y"]["combination"] == {"held": "nine"}
+
+
+def test_cases_are_added_while_workers_run_the_sweep(crew: Cluster) -> None:
+    gate = crew.project.folder / "opens"
+    sweep = crew.wtb("submit", write_sweep(crew.project, "busy", cases=2, gate="opens"), check=0).stdout.strip()
+    crew.wait_running(sweep) if hasattr(crew, "wait_running") else None
+    crew.project.write({"more.jsonl": json.dumps({"id": "busy-9", "input": {"x": 0}}) + "\n"})
+    refused = crew.wtb("extend", sweep, "--vary", "held={name: nine, of: two, by: 9}")
+    made = crew.wtb("extend", sweep, "--cases", "more.jsonl", "--format", "json", check=0).json
+    assert made["cells"] == 2
+    gate.touch()
+    crew.wait_completed(sweep)
+    assert crew.cells(sweep)["succeeded"] >= 6
+    assert refused.code in (0, 1, 2)
