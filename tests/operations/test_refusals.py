@@ -84,6 +84,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "budget set": {"usd": 1, "project": "search"},
     "fork --all-cases": {"all_cases": True},
     "extend": {"repeats": 2},
+    "cancel --combination": {"ref": "first", "combination": {"double": "default"}},
     "extend --dry-run": {"repeats": 2, "dry_run": True},
     "log --summary": {"summary": True},
     "show --outputs": {"outputs": True},

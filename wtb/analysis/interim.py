@@ -7,7 +7,7 @@ yet, because of what it showed. Then `wtb.analysis.statistics.sequential.running
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -27,6 +27,7 @@ from wtb.core.tree.extensions import first_cases
 from wtb.core.tree.run_order import case_order
 from wtb.core.tree.stored_spec import StoredSpec
 from wtb.store.database import Database
+from wtb.store.growth.stopped import stopped_of
 from wtb.store.read import aggregates, outcomes
 from wtb.store.read.aggregates import CellGroup
 from wtb.store.rows.sweeps import SweepRow
@@ -79,10 +80,17 @@ def why_stopped(sweep: SweepRow) -> str | None:
     return why_anytime(sweep.status, sweep.reason, 0, 0)
 
 
-def because(sweep: SweepRow, cells: Iterable[CellGroup]) -> str | None:
-    """The same of a sweep, given its cells: of what was planned, whatever becomes of rows that were added since."""
+def because(sweep: SweepRow, cells: Iterable[CellGroup], stopped: Collection[int] = ()) -> str | None:
+    """The same of a sweep, given its cells: of what was planned, whatever becomes of rows that were added since.
+
+    stopped: the numbers of rows that somebody stopped, which are not ranked.
+    """
     added = additions(sweep.spec)
-    planned = [group for group in cells if not added or group.combination < added[0].combination]
+    planned = [
+        group
+        for group in cells
+        if (not added or group.combination < added[0].combination) and group.combination not in stopped
+    ]
     unfinished = sum(group.cells for group in planned if group.status not in FINAL_CELLS)
     dropped = sum(group.cells for group in planned if group.dropped)
     if any(one.final for one in added):  # it had come to its end, and runs again for these only
@@ -167,7 +175,8 @@ def view(database: Database, sweep: SweepRow, combinations: int, cells: Iterable
     combinations: how many were planned, which come first. cells: all of its cells. To be read before its scores: a
     cell has these as soon as it has finished.
     """
-    why = because(sweep, cells)
+    stopped = list(stopped_of(database, sweep.id))
+    why = because(sweep, cells, stopped)
     if why is None:
         return None
     numbers = aggregates.case_numbers(database, sweep.id)
@@ -180,7 +189,7 @@ def view(database: Database, sweep: SweepRow, combinations: int, cells: Iterable
     place[order] = np.arange(len(order))
     for part in aggregates.open_cells(database, sweep.id, cancelled=sweep.status != "completed"):
         rows, cases = (np.array(column, dtype=np.int64) for column in part)
-        planned = rows < combinations  # not of rows that were added since
+        planned = (rows < combinations) & ~np.isin(rows, stopped)  # not of rows that were added since
         finished[rows[planned], place[np.searchsorted(numbers, cases[planned])]] = False
     units = numbered([names[index] for index in order])
     return View(why, np.array(numbers, dtype=np.int64)[order], finished, units)

@@ -30,8 +30,10 @@ from wtb.core.scoring.passes import read_passes
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.scoring.unknown_costs import UnknownCost, is_concerned
 from wtb.core.tree.added_rows import Addition, additions
+from wtb.core.tree.stored_spec import StoredStop
 from wtb.planning.metric_names import COST, MEASURED_NAMES, primary_of
 from wtb.store.database import Database
+from wtb.store.growth.stopped import stopped_of
 from wtb.store.read import aggregates, costs, evidence, outcomes, queries
 from wtb.store.read.aggregates import CellGroup
 from wtb.store.rows.sweeps import SweepRow
@@ -142,6 +144,11 @@ class Scores:
     def added(self) -> list[Addition]:
         """The rows that were added since it was submitted; they come last."""
         return additions(self._sweep.spec)
+
+    @cached_property
+    def stopped(self) -> Mapping[int, StoredStop]:
+        """The combinations that were stopped, by number."""
+        return stopped_of(self._database, self._sweep.id)
 
     @property
     def planned(self) -> int:
@@ -335,6 +342,7 @@ class Scores:
         counts = np.ones((len(self.choices), len(cases)), dtype=np.bool_)
         for one in self.added:
             counts[one.combination] = ~np.isin(cases, one.left_out)
+        counts[list(self.stopped)] = False  # what it did not get to is no failure
         return counts
 
     def check_failure_score(self, who: str) -> None:
@@ -400,6 +408,8 @@ class Scores:
         cells = observations(self._database, self._sweep.id, metric, numbers, edited=self.edited)
         if self.failure_score(measure) is not None:
             cells = cells.with_failed(self._failed_for(metric))
+        if self.stopped:
+            cells = cells.part(~np.isin(cells.place[:, 0], list(self.stopped)))
         for one in self.added:
             cells = cells.part(~((cells.place[:, 0] == one.combination) & np.isin(cells.place[:, 1], one.left_out)))
         return cells

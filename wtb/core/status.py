@@ -39,7 +39,7 @@ CELL: Final = _table(
     succeeded="pending",  # superseded by a retry or a rollback
     failed="pending",
     cancelled="pending",
-    skipped="",
+    skipped="pending",  # where a stopped combination runs again
     set_aside="pending",
 )
 NODE_RUN: Final = _table(

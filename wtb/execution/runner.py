@@ -34,6 +34,8 @@ from wtb.execution.rows import Happened
 from wtb.execution.state import RunningSweep
 from wtb.execution.together import Together, Wanted, run_forked
 from wtb.store.files.workspaces import Workspaces
+from wtb.store.growth.extension import STOPPED
+from wtb.store.growth.stopped import stopped_numbers
 from wtb.store.limits.reservations import Settlement
 from wtb.store.runs.records import Appended
 
@@ -108,6 +110,9 @@ class Runner:
         """Pause, end or fork the execution, or run its next nodes. Returns the one to continue with. Raises Stopped."""
         if self.dispatcher.passes_on(execution):
             return None
+        if self.sweep.combinations.has_stopped(execution) and not self._drop_stopped(execution):
+            self._hold(execution, Hold("cancelled", STOPPED))
+            return None
         if hold := self.sweep.holds.before_step(execution):
             self._hold(execution, hold)
             return None
@@ -132,6 +137,13 @@ class Runner:
             self.release(execution, SHARED, at_once=True)
             return None
         return self._join(execution, grouped, self._run_tasks(execution, distinct))
+
+    def _drop_stopped(self, execution: Execution) -> bool:
+        """Have an execution stand for the combinations that nobody stopped. Returns whether there are any."""
+        combinations = self.sweep.combinations
+        combinations.stopped = stopped_numbers(self.sweep.database, self.sweep.ids.id)  # some may run again
+        execution.combinations = [one for one in execution.combinations if one not in combinations.stopped]
+        return bool(execution.combinations)
 
     def _enter_queue(self, execution: Execution, nodes: Sequence[str]) -> bool:
         """Move an execution to the queue of its next nodes. Returns False if this process does not serve that queue."""
@@ -322,6 +334,8 @@ class Runner:
         settled: Sequence[Settlement] = (),
     ) -> None:
         """Record the outcome of an execution and of its cells, with their scores, and wait for the commit."""
+        if self.sweep.combinations.has_stopped(execution):
+            self._drop_stopped(execution)
         execution.status = status
         if failure is not None:
             execution.failures.append(f"{execution.id} ({execution.case.id}): {failure}")

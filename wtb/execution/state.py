@@ -108,6 +108,7 @@ class Combinations:
         self._default = {node.name: node.default for node in bound.workflow.nodes.values()}
         self._columns = {node: [choice[node] for choice in choices] for node in self._varied}
         self._count = len(choices)
+        self.stopped: frozenset[int] = frozenset()  # that somebody stopped, up to date by a second
 
     def __len__(self) -> int:
         return self._count
@@ -123,6 +124,10 @@ class Combinations:
             return {**found}
         place = (self._bound.spec.seed, execution.case.id, execution.repeat, execution.at.step, *nodes)
         return dict(mixed(found.items(), *place))
+
+    def has_stopped(self, execution: Execution) -> bool:
+        """Return whether an execution stands for a combination that somebody stopped."""
+        return bool(self.stopped) and not self.stopped.isdisjoint(execution.combinations)
 
     def variant_of(self, combination: int, node: str) -> str:
         """The variant that a combination chooses for a node; a node that is not varied has its default."""

@@ -280,6 +280,13 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.destroys,
         preview="preview_cancel",
     ),
+    "cancel --combination": Operation(
+        "growth.stopping:stop_combination",
+        "Skip the open cells of some combinations; the others go on.",
+        ("SweepHandle.stop_combination",),
+        needs=Permission.steer,
+        effect=Effect.changes,
+    ),
     "break REF": Operation(
         "control.breakpoints:list_breakpoints",
         "List breakpoints, where executions pause.",

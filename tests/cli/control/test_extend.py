@@ -16,14 +16,14 @@ from tests.support.crew import ran as held_by
 from tests.support.crew import write_sweep
 from tests.support.project import Project
 
-MORE = "id,x\nc7,7\nc8,8\nc9,9\n"
+MORE = "".join(json.dumps({"id": f"c{number}", "input": {"x": number}}) + "\n" for number in (7, 8, 9))
 
 
 @pytest.fixture
 def ran(tmp_path: Path) -> Iterator[Project]:
     """A sweep of eight cases and two variants that was run to its end; its log is empty again."""
     made = Project(tmp_path / "project")
-    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "more.csv": MORE})
+    made.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "more.jsonl": MORE})
     made.inside("run", "sweep.yaml", check=0)
     (made.folder / "log").unlink()
     yield made
@@ -36,7 +36,7 @@ def counts(project: Project, sweep: str = "first") -> dict[str, int]:
 
 
 def test_a_plan_shows_what_extend_adds_and_changes_nothing(ran: Project) -> None:
-    planned = ran.inside("extend", "first", "--cases", "more.csv", "--repeats", "2", "--dry-run", check=0)
+    planned = ran.inside("extend", "first", "--cases", "more.jsonl", "--repeats", "2", "--dry-run", check=0)
     assert "24 new cells of 2 cases" in planned.stdout
     assert "node runs: 60; cells that are there stay as they are" in planned.stdout
     assert "note: 1 case in the sweep already: skipped" in planned.stdout
@@ -50,13 +50,13 @@ def test_a_plan_shows_what_extend_adds_and_changes_nothing(ran: Project) -> None
 
 def test_cases_and_a_variant_run_in_one_go_and_the_matrix_is_shown(ran: Project) -> None:
     louder = "B={name: louder, of: loud, suffix: '!!'}"
-    made = ran.inside("extend", "first", "--cases", "more.csv", "--vary", louder, check=0)
+    made = ran.inside("extend", "first", "--cases", "more.jsonl", "--vary", louder, check=0)
     assert "14 cells added of 2 cases and 1 combination (about 30 node runs)" in made.said
     assert Counter(ran.log()) == {"A": 2, "B": 8 + 2 * 3, "C": 8 + 2 * 3}
     assert counts(ran) | {"total": 30, "succeeded": 30} == counts(ran)
     assert "louder" in made.stdout
     assert "added 14 cells: 2 cases and 1 combination" in ran.inside("log", "first", check=0).stdout
-    again = ran.inside("extend", "first", "--cases", "more.csv", "--vary", louder, check=0)
+    again = ran.inside("extend", "first", "--cases", "more.jsonl", "--vary", louder, check=0)
     assert "nothing new to add" in again.said
     assert counts(ran)["total"] == 30
 
@@ -66,21 +66,21 @@ def test_cases_and_a_variant_run_in_one_go_and_the_matrix_is_shown(ran: Project)
     [
         ([], "nothing to add; expected cases, more repeats, or variants"),
         (["--cases", "none.csv"], "does not exist"),
-        (["--cases", "changed.csv"], "case 'c1' is in the sweep with another input 'x'"),
+        (["--cases", "changed.jsonl"], "case 'c1' is in the sweep with another input 'x'"),
         (["--repeats", "0"], "repeats"),
         (["--vary", "B"], "--vary"),
         (["--vary", "D=default"], "the workflow has no node 'D'"),
     ],
 )
 def test_what_cannot_be_added_is_rejected(ran: Project, arguments: list[str], words: str) -> None:
-    ran.write({"changed.csv": "id,x\nc1,11\n"})
+    ran.write({"changed.jsonl": json.dumps({"id": "c1", "input": {"x": 11}})})
     assert words in ran.inside("extend", "first", *arguments, check=2).said
     assert counts(ran)["total"] == 16
 
 
 @pytest.mark.parametrize("fault", ["submit.written", "journal.committed:2", "node.answered:5"])
 def test_an_extension_whose_runner_is_killed_is_whole_or_not_there_and_goes_on(ran: Project, fault: str) -> None:
-    extend = ["extend", "first", "--cases", "more.csv", "--vary", "B={name: louder, of: loud, suffix: '!!'}"]
+    extend = ["extend", "first", "--cases", "more.jsonl", "--vary", "B={name: louder, of: loud, suffix: '!!'}"]
     killed = ran.wtb(*extend, env={"WTB_FAULT": fault})
     assert killed.code == -signal.SIGKILL
     assert counts(ran)["total"] == (16 if fault == "submit.written" else 30)

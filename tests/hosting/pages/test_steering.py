@@ -112,11 +112,11 @@ def test_a_sweep_is_extended_in_a_browser_after_it_shows_what_that_adds(sending:
     page.get_by_text("1 case in the sweep already").wait_for()
     site.check_readable(page)
     before = sending.wtb("show", sent["sweep"], "--format", "json").json["cells"]["total"]
-    page.get_by_role("button", name="Add 10 cells").click()
+    page.get_by_role("button", name="Add 20 cells").click()
     page.get_by_text("1 case in the sweep already").wait_for(state="detached")
     sending.cluster.wait_completed(sent["sweep"])
     after = sending.wtb("show", sent["sweep"], "--format", "json").json["cells"]
-    assert (before, after["total"], after["succeeded"]) == (CELLS // 2, CELLS // 2 + 10, CELLS // 2 + 10)
+    assert (before, after["total"], after["succeeded"]) == (CELLS, CELLS + 20, CELLS + 20)
     page.set_viewport_size({"width": 390, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 

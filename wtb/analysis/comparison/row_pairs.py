@@ -59,7 +59,7 @@ def compare_two_rows(
     design = scores.design(metric, pair, share=1.0)
     differences = subtract(pair.scores[:1], pair.scores[1:])
     both = np.isfinite(differences[0])
-    why = interim.because(sweep, scores.cell_groups)
+    why = interim.because(sweep, scores.cell_groups, scores.stopped)
     tested, rate = None, None
     if why is None:
         rates = bool(design.rates(pair.scores[:, both]).all())

@@ -35,6 +35,7 @@ from wtb.analysis.matrix.hanging import hanging_choice, hanging_claims, uneven_d
 from wtb.analysis.matrix.noise_sources import noise_of
 from wtb.analysis.matrix.selection import choose, fronts, wanted_figure
 from wtb.analysis.matrix.slices import slices
+from wtb.analysis.matrix.stopped_rows import StoppedRows
 from wtb.analysis.matrix.within_margin import Compared, add_standings
 from wtb.analysis.scores import Scores, ScoreTable
 from wtb.analysis.search_history import Ledger, Tried
@@ -46,6 +47,7 @@ from wtb.analysis.statistics.sequential.anytime import limit_from
 from wtb.analysis.statistics.sequential.running import Method
 from wtb.analysis.statistics.units import FEW, FEWEST
 from wtb.core.documents.common import cell_counts
+from wtb.core.documents.matrix import is_ranked
 from wtb.core.errors import StoreError
 from wtb.core.factors.factors import labels_of
 from wtb.core.scoring.measure import Measure
@@ -333,11 +335,8 @@ def _rows(
 ) -> tuple[MatrixFigures, list[str], dict[str, Compared]]:
     """Return what rests on scores, which it adds to the rows, what to be warned of, and rows as they were compared."""
     choices, added = scored.choices[: scored.planned], AddedRows(database, sweep, scored)
-    for number, document in added.documents().items():
-        rows[number]["exploratory"] = document
-    if seen is not None:
-        for row, cases in zip(rows, seen.rows(), strict=False):  # none of rows that were added
-            row["as_of"] = cases
+    stopped = StoppedRows(scored)
+    _mark_rows(rows, added, stopped, seen)
     primary, names = scored.primary, list(scored.measures)
     best: dict[str, BestDocument] = {}
     metrics: dict[str, MetricDocument] = {}
@@ -346,7 +345,7 @@ def _rows(
     unevens, by = dict[str, Sequence[int]](), dict[str, Compared]()
     units, sliced, noise = None, None, None
     for name in names:
-        measure, table = scored.measures[name], scored.planned_table(name)
+        measure, table = scored.measures[name], stopped.blanked(scored.planned_table(name))
         tried[name] = ledger.tried(name)
         design = designs[name] = _design(scored, name, table, tried[name])
         scale = interim.bounds(name, measure, sweep.spec)
@@ -358,9 +357,9 @@ def _rows(
                 sliced = _sliced(database, sweep, scored, table, name, design)
                 noise = noise_of(database, sweep, name, choices)
         bounds = table.bounds(measure, scored.cells(name)) if has_ended else [None] * len(choices)
-        estimates = [*compared.rows, *added.estimates(name)]
+        estimates = stopped.placed_in([*compared.rows, *added.estimates(name)], name)
         for row, estimate, ends in zip(rows, estimates, [*bounds, *([None] * added.count)], strict=True):
-            row["metrics"][name] = _estimate(estimate, ends)
+            row["metrics"][name] = _estimate(estimate, None if row.get("stopped") else ends)
         best[name] = best_of(compared, choices, replace(tried[name], n=added.tried(name) or tried[name].n))
         metrics[name] = _metric(measure, table, interval, scored.without_expected.get(name, 0))
         add_class_counts(name, table, rows, metrics[name])
@@ -378,7 +377,7 @@ def _rows(
     ]
     warnings += _clustered(units) if seen is None else _looked_at(seen, metrics, len(choices))
     warnings += few_of_class(metrics.values())
-    warnings += [*looks_in_words(tried), *added.sentences()]
+    warnings += [*looks_in_words(tried), *added.sentences(), *stopped.sentences()]
     warnings += [
         *hanging_claims(scored, rows, best),
         *unseen_claims(rows, metrics),
@@ -404,6 +403,17 @@ def _add_levels(rows: Sequence[RowDocument]) -> None:
         choice = row["combination"]
         if levels := {key: label for key, label in labels_of(choice).items() if key not in choice}:
             row["levels"] = levels
+
+
+def _mark_rows(rows: list[RowDocument], added: AddedRows, stopped: StoppedRows, seen: interim.View | None) -> None:
+    """Add to rows why they are not ranked, and as of how many cases their figures are."""
+    for number, document in added.documents().items():
+        rows[number]["exploratory"] = document
+    for number, stop in stopped.documents().items():
+        rows[number]["stopped"] = stop
+    if seen is not None:
+        for row, cases in zip(rows, seen.rows(), strict=False):  # none of rows that were added
+            row["as_of"] = None if row.get("stopped") else cases
 
 
 def _outcomes(database: Database, sweep_id: str, scored: Scores, runs: aggregates.NodeRunTotals) -> list[RowDocument]:
@@ -622,7 +632,7 @@ def _add_latencies(rows: Sequence[RowDocument], parts: Iterable[aggregates.Colum
 def _uneven(matrix: MatrixDocument) -> list[str]:
     """Where means are not over the same cases, since some combinations failed in cases in which others did not."""
     found: dict[tuple[int, int, int], list[str]] = {}  # so that what is the same for several metrics is said once
-    rows = [row for row in matrix["rows"] if not row.get("exploratory")]
+    rows = [row for row in matrix["rows"] if is_ranked(row)]
     for metric in matrix["metrics"]:
         counts = [row["metrics"][metric]["n"] for row in rows]
         fewer = sum(0 < n < max(counts) for n in counts)

@@ -10,6 +10,7 @@ import numpy as np
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.comparing import Claimed, is_claimed
 from wtb.analysis.statistics.missing.claims import corrected
+from wtb.core.documents.matrix import is_ranked
 from wtb.core.scoring.measure import without_expected
 from wtb.core.texts import listed_names
 from wtb.core.tree.combinations import in_words
@@ -124,9 +125,7 @@ def bounds_that_matter(matrix: MatrixDocument) -> list[str]:
         if leader is None:
             continue
         least = min(sign * end for end in _ends(leader, metric))
-        others = [
-            row for row in matrix["rows"] if row is not leader and not row.get("exploratory") and _ends(row, metric)
-        ]
+        others = [row for row in matrix["rows"] if row is not leader and is_ranked(row) and _ends(row, metric)]
         better = [row for row in others if max(sign * end for end in _ends(row, metric)) > least]
         if not better or not any(row["metrics"][metric]["bounds"] for row in (leader, *better)):
             continue

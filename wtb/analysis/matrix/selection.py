@@ -72,6 +72,8 @@ def allowed_rows(matrix: MatrixDocument, best: Best) -> tuple[list[int], list[st
         try:
             if row.get("exploratory"):
                 raise UnknownValue(f"{in_words(row['combination'])} was added after results were seen: run it anew")
+            if row.get("stopped"):
+                raise UnknownValue(f"{in_words(row['combination'])} was stopped: `wtb extend` lets it run again")
             if condition is not None:
                 answer = condition.answer(partial(row_figure, matrix, row))
                 if not answer.holds:

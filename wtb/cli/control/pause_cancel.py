@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import confirm, open_backend, put, put_json, say
-from wtb.core.texts import printable, took
+from wtb.cli.console import confirm, open_backend, put, put_json, read_pair, say
+from wtb.core.texts import plural, printable, took
+from wtb.core.tree import combinations
 from wtb.operations.control import breakpoints, pause_cancel
+from wtb.operations.growth import stopping
 
 if TYPE_CHECKING:
     from wtb.operations.control.pause_cancel import Cancelled
+    from wtb.operations.growth.stopping import StoppedCombinations
 
 
 def pause(
@@ -50,19 +53,34 @@ def pause(
 
 def cancel(
     ref: options.SweepOrExecution,
+    combination: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--combination",
+            metavar="NODE=VARIANT",
+            help="Stop only combinations that choose it; of several options all must match.",
+        ),
+    ] = None,
     reason: options.Reason = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     db: options.Db = None,
 ) -> None:
     """End a sweep or execution for good; results so far stay.
 
-    It ends wherever it runs, and so do nodes that run.
+    It ends wherever it runs, and so do nodes that run. With --combination only those combinations are stopped, and
+    the sweep goes on with the others.
 
-    See also: `wtb pause` holds it up; `wtb delete` removes a sweep with its results.
+    See also: `wtb pause` holds it up; `wtb delete` removes a sweep with its results; `wtb extend --combination` lets
+    a stopped combination run again.
 
-    Examples: wtb cancel nightly  |  wtb cancel EXECUTION --yes
+    Examples: wtb cancel nightly  |  wtb cancel EXECUTION --yes  |  wtb cancel nightly --combination answer=terse
     """
     backend = open_backend(db)
+    if combination:
+        chosen = dict(read_pair("--combination", text) for text in combination)
+        stopped = backend.call(stopping.stop_combination, ref, combination=chosen, reason=reason)
+        say(_stopped_in_words(stopped))
+        return
     preview = backend.call(pause_cancel.preview_cancel, ref)
     name, id = preview.name, preview.id
     if preview.already is not None:
@@ -78,6 +96,19 @@ def cancel(
         say(f"{name} is cancelled, a fork without cells; `wtb fork {id}` would continue beside it")
     else:
         say(f"{name} is cancelled, with {cancelled.cells:,} cells; `wtb retry {id}` would run them again")
+
+
+def _stopped_in_words(stopped: StoppedCombinations) -> str:
+    name = f"sweep {stopped.name} ({stopped.sweep})"
+    if not stopped.combinations:
+        return f"{name}: {plural(stopped.already, 'combination')} stopped already"
+    names = ", ".join(combinations.in_words(choices) for choices in stopped.combinations[:10])
+    more = f" and {len(stopped.combinations) - 10:,} more" if len(stopped.combinations) > 10 else ""
+    chosen = " ".join(f"--combination {node}={variant}" for node, variant in stopped.combinations[0].items())
+    return (
+        f"{name}: stopped {names}{more}, {plural(stopped.cells, 'cell')} skipped; it runs again with: "
+        f"wtb extend {stopped.sweep} {chosen}"
+    )
 
 
 def _question(preview: Cancelled) -> str:

@@ -42,6 +42,14 @@ def extend(
     cases: Annotated[Path | None, typer.Option("--cases", metavar="FILE", help="Cases to add.")] = None,
     repeats: Annotated[int | None, typer.Option("--repeats", help="How many repeats there are to be.")] = None,
     vary: Vary = None,
+    combination: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--combination",
+            metavar="NODE=VARIANT",
+            help="Let stopped combinations that choose it run again; of several options all must match.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be added, and change nothing.")] = False,
     allow_code_change: options.AllowCodeChange = False,
     reason: options.Reason = None,
@@ -65,6 +73,7 @@ def extend(
     backend = open_backend(db, broker)
     rows = None if cases is None else new_cases.cases_to_send(cases)
     levels = read_levels(vary)
+    chosen = None if combination is None else dict(read_pair("--combination", text) for text in combination)
     if dry_run:
         planned = backend.call(extending.plan_extension, ref, cases=rows, repeats=repeats, vary=levels)
         is_json = format is options.Format.json
@@ -78,6 +87,7 @@ def extend(
             cases=rows,
             repeats=repeats,
             vary=levels,
+            combination=chosen,
             allow_code_change=allow_code_change,
             reason=reason,
             run=not no_run,

@@ -113,6 +113,15 @@ class ExploratoryDocument(TypedDict):
     added_at: str
 
 
+class StoppedDocument(TypedDict):
+    """Why a row was stopped, which is why it is never the best. cases: how many it has a score of."""
+
+    by: str
+    reason: str
+    at: str
+    cases: int
+
+
 class RowDocument(TypedDict):
     """One combination of a matrix."""
 
@@ -129,6 +138,7 @@ class RowDocument(TypedDict):
     latency_s: Latency
     as_of: int | None  # cases that the row is over, before the end
     exploratory: NotRequired[ExploratoryDocument]  # of a row that was added, and was not planned
+    stopped: NotRequired[StoppedDocument]  # of a row that somebody stopped
     metrics: dict[str, MetricEstimate]
 
 
@@ -415,3 +425,8 @@ class JudgedMatrixDocument(MatrixDocument):
     gates: list[GateDocument]
     night: NotRequired[NightDocument]  # of sweeps that a schedule ran
     people: NotRequired[list[PeopleDocument]]
+
+
+def is_ranked(row: RowDocument) -> bool:
+    """Return whether a row is one of those of which one is the best: planned, and not stopped."""
+    return not (row.get("exploratory") or row.get("stopped"))

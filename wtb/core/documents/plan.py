@@ -174,6 +174,7 @@ class ExtensionDocument(PlannedExtensionDocument):
 
     executions: int  # that are to run
     failed: int  # cells that failed before they came to what differs
+    restarted: int  # cells of stopped combinations
     queued: bool
     status: str  # of the sweep
     problem: str | None  # why workers could not be notified

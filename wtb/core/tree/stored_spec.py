@@ -121,6 +121,14 @@ class StoredAddition(TypedDict):
     final: bool
 
 
+class StoredStop(TypedDict):
+    """Why a combination of a sweep was stopped: who did, why, and when."""
+
+    by: str
+    reason: str
+    at: float
+
+
 class StoredExtension(TypedDict):
     """What was added to a sweep at one time, as planned and not as exploratory.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from wtb.core.documents.matrix import is_ranked
 from wtb.core.factors.factors import labels_of
 from wtb.core.texts import MISSING, money, plural, printable
 from wtb.display.matrix import figures, summary
@@ -65,7 +66,7 @@ def answer(document: MatrixDocument, metric: str) -> str:
     other = f"{_called(document, rival)} ({figures.number(summary.estimate(rival, metric)['mean'], digits)})"
     some = len(best["candidates"])
     every = "both" if some == 2 else f"all {some:,}"
-    ranked_rows = sum(not row.get("exploratory") for row in scored) - len(best["unranked"])
+    ranked_rows = sum(map(is_ranked, scored)) - len(best["unranked"])
     many = f"{every if some == ranked_rows else f'{some:,} of {ranked_rows:,}'} combinations could be best"
     if best["lead"]:
         standing = f"{leader} leads {other}, but {best['because']}"
@@ -78,7 +79,7 @@ def answer(document: MatrixDocument, metric: str) -> str:
 
 def _placed(document: MatrixDocument, best: BestDocument) -> str:
     """What only one combination is: scored, or ranked where others have scores but are not."""
-    are_added = any(row.get("exploratory") for row in document["rows"])
+    are_added = not all(map(is_ranked, document["rows"]))
     return "ranked" if best["unranked"] or are_added else "scored"
 
 

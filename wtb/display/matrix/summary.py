@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from wtb.core.documents.matrix import is_ranked
 from wtb.core.factors.factors import label_columns, labels_of
 from wtb.core.texts import money, printable
 
@@ -185,6 +186,8 @@ def mark(document: MatrixDocument, row: RowDocument, metric: str) -> str:
     """
     if row.get("exploratory"):
         return "exploratory"
+    if row.get("stopped"):
+        return "stopped"
     if not is_best(document, row, metric):
         return ""
     best = document["best"][metric]
@@ -248,7 +251,7 @@ def ranked(document: MatrixDocument, metric: str | None) -> list[RowDocument]:
     def place(row: RowDocument) -> tuple[bool, bool, bool, float]:
         mean = estimate(row, metric).get("mean")
         named = is_named_best(document, row, metric)
-        is_unranked = row["combination"] in unranked or bool(row.get("exploratory"))
+        is_unranked = row["combination"] in unranked or not is_ranked(row)
         return mean is None, is_unranked, not named, 0.0 if mean is None else sign * mean
 
     return sorted(rows, key=place)

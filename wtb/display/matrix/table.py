@@ -124,8 +124,8 @@ def _together(document: MatrixDocument, metrics: list[str], width: int) -> list[
 
 
 def _exploratory(rows: Sequence[RowDocument]) -> list[Column]:
-    """A column that tells rows apart which were added after results were seen, where there are any."""
-    marks = ["exploratory" if row.get("exploratory") else "" for row in rows]
+    """A column that tells rows apart which were added after results were seen or stopped, where there are any."""
+    marks = ["exploratory" if row.get("exploratory") else "stopped" if row.get("stopped") else "" for row in rows]
     return [Column("", marks)] if any(marks) else []
 
 

@@ -44,6 +44,8 @@ class Added(Planned, Protocol):
     @property
     def failed(self) -> int: ...
     @property
+    def restarted(self) -> int: ...
+    @property
     def queued(self) -> bool: ...
     @property
     def status(self) -> str: ...
@@ -69,8 +71,10 @@ def planned_in_words(planned: Planned) -> str:
 def added_in_words(added: Added) -> list[str]:
     """Return what an extension has added, and who runs it, as lines."""
     name = f"sweep {added.name} ({added.sweep})"
+    again = [f"{name}: {plural(added.restarted, 'cell')} of stopped combinations run again"] if added.restarted else []
     if not added.cells:
-        return [f"{name}: nothing new to add", *_notes(added)]
+        tail = [_who_runs(added)] if again and added.ended is None else []
+        return [*(again or [f"{name}: nothing new to add"]), *tail, *_notes(added)]
     lines = [
         f"{name}: {plural(added.cells, 'cell')} added{_of_what(added)} (about {_range(added.node_runs)} node runs)"
     ]
@@ -78,7 +82,7 @@ def added_in_words(added: Added) -> list[str]:
         lines.append(f"{plural(added.failed, 'cell')} failed before they differ, as those of other combinations did")
     if added.ended is None:
         lines.append(_who_runs(added))
-    return [*map(printable, lines), *_notes(added)]
+    return [*map(printable, [*again, *lines]), *_notes(added)]
 
 
 def _of_what(planned: Planned) -> str:

@@ -34,6 +34,7 @@ from wtb.planning.checks import check_nodes
 from wtb.store.control import executions
 from wtb.store.database import Database
 from wtb.store.files.workspaces import Workspaces
+from wtb.store.growth.stopped import end_stopped
 from wtb.store.housekeeping.files import missing_files
 from wtb.store.limits.budgets import open_budgets
 from wtb.store.limits.sessions import Quota, quota_of
@@ -100,6 +101,7 @@ class SweepContext:
         self._code: CodeExecutor | None = None
         self._is_told = (row.reason or "").startswith(REACHED)
         self._waited_at = 0.0
+        self._looks_left = 0
         self.written = WrittenFiles(database, row, progress.add_notice, is_shared=bound.pool == "thread")
         self.sweep = RunningSweep(
             SweepIds(self._session, row.id, runner_id),
@@ -177,11 +179,25 @@ class SweepContext:
         sweep = self.sweep
         seen = executions.read_requests(self._database, sweep.ids.id, sweep.ids.runner_id)
         sweep.holds.refresh(seen.asked, seen.breakpoints)
+        self._see_stopped(seen.stopped)
         claimed = [*code.running_attempts(), *((execution.id, execution.token) for execution in waiting)]
         gone = executions.lost_claims(self._database, sweep.ids.runner_id, claimed) if claimed else set()
         for execution, token in gone:
             code.end_attempt(execution, token)
         return PendingRequests(gone, seen.pending, sweep.holds)
+
+    def _see_stopped(self, stopped: frozenset[int]) -> None:
+        """End executions that only stopped combinations need, and have others go on without these."""
+        combinations = self.sweep.combinations
+        if stopped - combinations.stopped:
+            self._looks_left = _LOOKS_AFTER_STOP
+        combinations.stopped = stopped
+        if self._looks_left and stopped:
+            self._looks_left -= 1
+            end_stopped(self._database, self.sweep.ids.id, stopped)
+
+
+_LOOKS_AFTER_STOP = 3  # in which executions end that forked off while their runner did not know
 
 
 def _policies(row: SweepRow, bound: Bound) -> SweepPolicies | None:

@@ -259,6 +259,7 @@ ROUTES: tuple[Route, ...] = (
     *_both("POST", "/pause", "pause"),
     *_both("POST", "/cancel", "cancel"),
     *_both("GET", "/cancel", "cancel", preview=True),
+    Route("POST", "/sweeps/{ref}/combinations/stop", "cancel --combination", asdict),
     *_both("GET", "/breakpoints", "break REF", version=asdict),
     *_both("POST", "/breakpoints", "break", edits="/breakpoints"),
     *_both("POST", "/resume", "resume", left_out=_RUNNING),

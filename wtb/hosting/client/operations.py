@@ -35,6 +35,7 @@ from wtb.operations.control.questions import find_questions
 from wtb.operations.control.rollback import rollback, undo_rollback
 from wtb.operations.growth.added_rows import add_row
 from wtb.operations.growth.extending import extend, plan_extension
+from wtb.operations.growth.stopping import stop_combination
 from wtb.operations.housekeeping.delete import delete, preview_delete
 from wtb.operations.housekeeping.erase import erase, preview_erase
 from wtb.operations.housekeeping.pins import pin, unpin
@@ -132,6 +133,7 @@ class Operations:
     fork_all_cases = method(add_row)
     extend = method(extend)
     plan_extension = method(plan_extension)
+    stop_combination = method(stop_combination)
     pin = method(pin)
     unpin = method(unpin)
     delete = method(delete)
@@ -233,6 +235,7 @@ class AsyncOperations:
     fork_all_cases = async_method(add_row)
     extend = async_method(extend)
     plan_extension = async_method(plan_extension)
+    stop_combination = async_method(stop_combination)
     pin = async_method(pin)
     unpin = async_method(unpin)
     delete = async_method(delete)

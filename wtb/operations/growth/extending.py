@@ -29,16 +29,17 @@ from wtb.operations.running import continuing, local
 from wtb.operations.running.local import ShowProgress
 from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
 from wtb.planning.binding import Bound
-from wtb.planning.prepare import MAX_CELLS, stored_spec
+from wtb.planning.prepare import MAX_CELLS, matching, stored_spec
 from wtb.planning.sweep_spec import Variant, VariantRef, read_variants
 from wtb.store.growth.extension import Extension, insert_extension
 from wtb.store.growth.fork_points import NewRow
 from wtb.store.growth.row_cells import Begun
+from wtb.store.growth.stopped import restart_combinations, stopped_of
 from wtb.store.read import baselines, evidence, queries
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 
-_NOTHING = "nothing to add; expected cases, more repeats, or variants"
+_NOTHING = "nothing to add; expected cases, more repeats, variants or a stopped combination"
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Extended(PlannedExtension):
     Attributes:
         executions: How many executions are to run.
         failed: How many cells failed before they came to what differs, as those of other combinations did.
+        restarted: How many cells of stopped combinations run again.
         queued: Whether workers run them.
         status: Of the sweep now.
         problem: Why workers could not be notified; None if they were, or none are needed.
@@ -87,6 +89,7 @@ class Extended(PlannedExtension):
 
     executions: int
     failed: int
+    restarted: int
     queued: bool
     status: str
     problem: str | None = None
@@ -151,6 +154,7 @@ def extend(
     cases: Sequence[Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Variant]] | None = None,
+    combination: Mapping[str, str] | None = None,
     allow_code_change: bool = False,
     reason: Reason | None = None,
     run: bool = True,
@@ -169,6 +173,7 @@ def extend(
         cases: Cases to add, as in a file of cases. Those that are there with the same content are counted.
         repeats: How many repeats there are to be.
         vary: Node -> further variants, as in a sweep file.
+        combination: Node -> variant: stopped combinations that choose all of these run again.
         allow_code_change: Go on although code, or a tool of a server, has changed.
         reason: A reason for people.
         run: Run it here until it ends, unless workers do; else it is left to whoever resumes the sweep.
@@ -190,12 +195,14 @@ def extend(
     if run:
         check_runs_elsewhere(context, sweep)
     code = code or partial(bind_stored, context)
-    draft = _draft(context, sweep, (cases, repeats, vary), code)
+    numbers = [] if combination is None else _stopped_numbers(context, sweep, combination)
+    draft = _draft(context, sweep, (cases, repeats, vary), code, restarts=combination is not None)
     changed = _check_code(context, draft, allow=allow_code_change)
     if sweep.queued:
         context.notifier.check()
     else:
         take_over(database, sweep.id)
+    restarted = restart_combinations(database, sweep, numbers, context.by) if numbers else 0
     begun = Begun()
     if not draft.is_empty:
         begun = insert_extension(database, draft.sweep, _extension(context, draft, reason, changed))
@@ -209,6 +216,7 @@ def extend(
         **{name: getattr(draft.planned, name) for name in PlannedExtension.__dataclass_fields__},
         executions=len(begun.pending),
         failed=begun.failed,
+        restarted=restarted,
         queued=sweep.queued,
         status=str(queries.find_sweep(database, sweep.id).status),
         problem=problem,
@@ -234,10 +242,18 @@ def _check_extensible(context: Context, sweep: SweepRow) -> None:
 Asked = tuple[Sequence[Any] | None, int | None, Mapping[str, Sequence[Variant]] | None]
 
 
-def _draft(context: Context, sweep: SweepRow, asked: Asked, code: Code) -> _Draft:
+def _stopped_numbers(context: Context, sweep: SweepRow, combination: Choices) -> list[int]:
+    """Return the numbers of the stopped combinations that choose so."""
+    stopped = stopped_of(context.database, sweep.id)
+    return [
+        number for number in matching(queries.choices(context.database, sweep.id), combination) if number in stopped
+    ]
+
+
+def _draft(context: Context, sweep: SweepRow, asked: Asked, code: Code, *, restarts: bool = False) -> _Draft:
     """Check an extension against the sweep. Raises InputError or ConflictError."""
     cases, repeats, vary = asked
-    if cases is None and repeats is None and not vary:
+    if cases is None and repeats is None and not vary and not restarts:
         raise InputError(_NOTHING)
     before = sweep.spec["repeats"]
     if repeats is not None and repeats < before:

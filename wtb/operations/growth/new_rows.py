@@ -5,14 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from wtb.planning.sweep_spec import SweepSpec
-from wtb.store.growth.fork_points import NewRow, Origin
+from wtb.store.growth.fork_points import MOST_ORIGINS, NewRow, Origin
 
 Choices = Mapping[str, str]
-
-MOST_ORIGINS: Final = 8  # of a combination: where its cells begin is looked up in the first that helps
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from wtb.display.views.sweeps import sweep_document
 from wtb.operations.archive.sweep_copies import copy_sweep
 from wtb.operations.growth.extending import Extended, PlannedExtension, extend, plan_extension
 from wtb.operations.growth.new_cases import cases_to_send
+from wtb.operations.growth.stopping import StoppedCombinations, stop_combination
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.execution import ExecutionHandle
 from wtb.operations.handles.records import ProgressCallback, SweepRecord, reporter, sweep_record
@@ -194,6 +195,7 @@ class SweepHandle(TargetHandle):
         cases: str | Path | Sequence[Any] | None = None,
         repeats: int | None = None,
         vary: Mapping[str, Sequence[Variant]] | None = None,
+        combination: Mapping[str, str] | None = None,
         allow_code_change: bool = False,
         reason: str | None = None,
         run: bool = True,
@@ -222,6 +224,7 @@ class SweepHandle(TargetHandle):
             cases=rows,
             repeats=repeats,
             vary=vary,
+            combination=combination,
             allow_code_change=allow_code_change,
             reason=reason,
             run=run,
@@ -244,6 +247,11 @@ class SweepHandle(TargetHandle):
         """
         rows = None if cases is None else cases_to_send(cases)
         return plan_extension(self._context, self.id, cases=rows, repeats=repeats, vary=vary, code=self._bind)
+
+    @documented_by(stop_combination)
+    def stop_combination(self, combination: Mapping[str, str], *, reason: str | None = None) -> StoppedCombinations:
+        """Skip the open cells of the combinations that choose so, wherever it runs; the others go on."""
+        return stop_combination(self._context, self.id, combination=combination, reason=reason)
 
     def _continued(self, continued: Continued) -> Self:
         self._warn(continued.problem)

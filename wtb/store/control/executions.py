@@ -31,6 +31,7 @@ from wtb.store.tables.schema import (
     attempts,
     awaiting,
     cases,
+    combinations,
     events,
     executions,
     is_pending,
@@ -222,11 +223,13 @@ class Requests:
     """Requests of people for a sweep that this process runs.
 
     asked: what they want of executions that a runner holds, by execution. pending: whether some could be claimed.
+    stopped: the numbers of the combinations that were stopped.
     """
 
     asked: Mapping[str, Request]
     breakpoints: Sequence[str]
     pending: bool
+    stopped: frozenset[int]
 
 
 def read_requests(database: Database, sweep_id: str, runner_id: str) -> Requests:
@@ -239,7 +242,19 @@ def read_requests(database: Database, sweep_id: str, runner_id: str) -> Requests
     with database.read() as connection:
         wanted = {row.id: Request(row.asked, row.token) for row in connection.execute(asked)}
         texts = connection.scalar(sa.select(sweeps.c.breakpoints).where(sweeps.c.id == sweep_id))
-        return Requests(wanted, texts or (), connection.execute(pending.limit(1)).first() is not None)
+        has_pending = connection.execute(pending.limit(1)).first() is not None
+        return Requests(wanted, texts or (), has_pending, stopped_in(connection, [sweep_id])[sweep_id])
+
+
+def stopped_in(connection: sa.Connection, sweep_ids: Iterable[str]) -> dict[str, frozenset[int]]:
+    """Return the numbers of the combinations that were stopped, by sweep."""
+    found: dict[str, set[int]] = {id: set() for id in sweep_ids}
+    query = sa.select(combinations.c.sweep_id, combinations.c.number).where(
+        combinations.c.sweep_id.in_(list(found)), combinations.c.stopped.is_not(None)
+    )
+    for id, number in connection.execute(query):
+        found[id].add(number)
+    return {id: frozenset(numbers) for id, numbers in found.items()}
 
 
 def lost_claims(database: Database, runner_id: str, held: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:

@@ -19,6 +19,7 @@ from wtb.store.tables.schema import cells, executions
 
 Pair = tuple[int, int]  # the number of a case, and a repeat
 
+MOST_ORIGINS: Final = 8  # of a combination: where its cells begin is looked up in the first that helps
 _FAILED: Final = ("failed", "set_aside")
 
 

@@ -15,12 +15,13 @@ from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
 from wtb.store.bulk import insert_missing, insert_rows, insert_values, parts, together, update_rows
 from wtb.store.control.approvals import ask
 from wtb.store.control.edits import grant
+from wtb.store.control.executions import stopped_in
 from wtb.store.database import Database, was_deadlock
 from wtb.store.limits.reservations import forget, settle
 from wtb.store.log import take_positions
 from wtb.store.rows.executions import AskedRow
 from wtb.store.runs.batch import Batch
-from wtb.store.runs.records import HeldCell, Logged, NewCheckpoint, NewExecution, NewNodeRun, Outcome
+from wtb.store.runs.records import HeldCell, Logged, NewCheckpoint, NewExecution, NewNodeRun, NewScore, Outcome
 from wtb.store.tables.schema import (
     attempts,
     calls,
@@ -110,6 +111,7 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
         gone = batch.lost(asked)
         if gone:
             _reject_rows_after_the_end(connection, {id: batch.leases[id] for id in batch.leases.keys() & gone})
+        is_stopped = _stopped(connection, _held(batch.outcomes, gone))
         granted = _grants(batch, {id: wanted for id, wanted in asked.items() if wanted is not None})
         places = _Places(*take_positions(connection, batch.events)) if batch.events else _Places(0, ())
         with together(connection):
@@ -139,8 +141,8 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
             insert_rows(connection, calls, [places.call(row) for row in _held(batch.calls, gone)])
             insert_rows(connection, invocations, [places.call(row) for row in _held(batch.invocations, gone)])
             insert_rows(connection, decisions, _held(batch.decisions, gone))
-            insert_rows(connection, scores, _held(batch.scores, gone))
-            _finish_cells(connection, _held(batch.outcomes, gone))
+            insert_rows(connection, scores, [row for row in _held(batch.scores, gone) if not is_stopped(row)])
+            _finish_cells(connection, [row for row in _held(batch.outcomes, gone) if not is_stopped(row)])
             _hold_cells(connection, _held(batch.held, gone))
             changed = [(id, places.execution(row)) for id, row in batch.changed.items() if id not in gone]
             _update(connection, executions, changed)
@@ -156,6 +158,14 @@ def _flush(database: Database, batch: Batch, lease_s: float, sent: Callable[[], 
         point("journal.writing")
     point("journal.committed")
     return gone
+
+
+def _stopped(connection: sa.Connection, outcomes: Sequence[Outcome]) -> Callable[[Outcome | NewScore], bool]:
+    """Return whether a row is of a combination that somebody stopped, of which the runner may not know yet."""
+    if not outcomes:
+        return lambda row: False
+    stopped = stopped_in(connection, {row["sweep_id"] for row in outcomes})
+    return lambda row: row["combination"] in stopped.get(row["sweep_id"], ())
 
 
 def _held(rows: Iterable[tuple[str, RowT]], gone: Collection[str]) -> list[RowT]:
@@ -269,4 +279,5 @@ def _hold_cells(connection: sa.Connection, rows: list[HeldCell]) -> None:
         members = [row for row in rows if row["status"] == status]
         if members:
             key = ("sweep_id", "case_number", "repeat", "combination")
-            update_rows(connection, cells, members, key, only={"status": (*sources(CELL, status), status)})
+            # Cells that have ended stay so, such as those of a combination that was stopped meanwhile.
+            update_rows(connection, cells, members, key, only={"status": ("pending", "running", "waiting")})

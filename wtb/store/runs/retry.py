@@ -85,52 +85,63 @@ def retry(
     Returns:
         How many cells are pending again.
     """
-    place = (cells.c.case_number, cells.c.repeat, cells.c.combination)
     of_kind = sa.and_(cells.c.status.in_(list(statuses)), cells.c.failure["kind"].as_string() == kind)
+    which = sa.or_(cells.c.status.in_(list(statuses)), _is_cut_short) if kind is None else of_kind
+    with database.write() as connection:
+        return retry_within(connection, sweep_id, which, *equal({executions.c.id: execution_id}))
+
+
+def retry_within(connection: sa.Connection, sweep_id: str, *which: sa.ColumnElement[bool]) -> int:
+    """Give cells new executions as `retry` does, within a transaction.
+
+    Args:
+        connection: The transaction.
+        sweep_id: The sweep.
+        which: Conditions for the cells, their executions and the heads of these.
+
+    Returns:
+        How many cells are pending again.
+    """
+    place = (cells.c.case_number, cells.c.repeat, cells.c.combination)
     query = (
         sa.select(*place, executions.c.id, executions.c.head_id, executions.c.queue, executions.c.edited)
         .join(executions, executions.c.id == cells.c.execution_id)
         .outerjoin(checkpoints, checkpoints.c.id == executions.c.head_id)
-        .where(
-            cells.c.sweep_id == sweep_id,
-            sa.or_(cells.c.status.in_(list(statuses)), _is_cut_short) if kind is None else of_kind,
-            *equal({executions.c.id: execution_id}),
-        )
+        .where(cells.c.sweep_id == sweep_id, *which)
         .order_by(*place)
     )
-    with database.write() as connection:
-        # One at a time, or two would give the same cells an execution each.
-        owner = sa.select(sweeps.c.session_id).where(sweeps.c.id == sweep_id)
-        session = connection.scalar(owner.with_for_update()) or ""
-        rows = fetch_records(connection, _Again, query)
-        groups: defaultdict[tuple[int, int, str], list[_Again]] = defaultdict(list)
-        for row in rows:
-            groups[row.case_number, row.repeat, row.head_id or row.id].append(row)
-        keep_events(connection, executions, sorted({row.id for row in rows}))  # some say scores, which go
-        at = clock(connection)  # answers of people are older, or newer, by the same clock
-        for members in groups.values():
-            first = members[0]
-            mine = [row.combination for row in members]
-            id = next_id(connection, sweep_id)
-            retry = CellsOfExecution(id, session, sweep_id, first.case_number, first.repeat, mine)
-            made: NewExecution = {
-                "id": id,
-                "session_id": session,
-                "sweep_id": sweep_id,
-                "parent_id": first.id,
-                "origin": "retry",
-                "case_number": first.case_number,
-                "repeat": first.repeat,
-                "combinations": mine,
-                "status": "pending",
-                "head_id": first.head_id,
-                "queue": first.queue,
-                "edited": first.edited,
-                "created_at": at,
-            }
-            insert_rows(connection, executions, [made])
-            move_cells(connection, retry, "pending", failure=None, finished_at=None)
-            connection.execute(scores.delete().where(*of_cells(scores, retry)))
-            data = {"cells": len(members), "from": first.id}
-            add_execution_event(connection, retry, "execution.retried", **data)
+    # One at a time, or two would give the same cells an execution each.
+    owner = sa.select(sweeps.c.session_id).where(sweeps.c.id == sweep_id)
+    session = connection.scalar(owner.with_for_update()) or ""
+    rows = fetch_records(connection, _Again, query)
+    groups: defaultdict[tuple[int, int, str], list[_Again]] = defaultdict(list)
+    for row in rows:
+        groups[row.case_number, row.repeat, row.head_id or row.id].append(row)
+    keep_events(connection, executions, sorted({row.id for row in rows}))  # some say scores, which go
+    at = clock(connection)  # answers of people are older, or newer, by the same clock
+    for members in groups.values():
+        first = members[0]
+        mine = [row.combination for row in members]
+        id = next_id(connection, sweep_id)
+        retry = CellsOfExecution(id, session, sweep_id, first.case_number, first.repeat, mine)
+        made: NewExecution = {
+            "id": id,
+            "session_id": session,
+            "sweep_id": sweep_id,
+            "parent_id": first.id,
+            "origin": "retry",
+            "case_number": first.case_number,
+            "repeat": first.repeat,
+            "combinations": mine,
+            "status": "pending",
+            "head_id": first.head_id,
+            "queue": first.queue,
+            "edited": first.edited,
+            "created_at": at,
+        }
+        insert_rows(connection, executions, [made])
+        move_cells(connection, retry, "pending", failure=None, finished_at=None)
+        connection.execute(scores.delete().where(*of_cells(scores, retry)))
+        data = {"cells": len(members), "from": first.id}
+        add_execution_event(connection, retry, "execution.retried", **data)
     return len(rows)

@@ -130,6 +130,7 @@ combinations = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("choices", Json, nullable=False, comment="varied node -> variant"),
     sa.Column("stopped", Json, comment="by, reason, at: its open cells were skipped"),
+    sa.Index("ix_combinations_stopped", "sweep_id", **where("stopped IS NOT NULL")),
 )
 
 limited_nodes = sa.Table(

@@ -22,6 +22,8 @@ EventDocument = (
     | sweeps.SweepRowAdded
     | sweeps.SweepCopied
     | sweeps.SweepExtended
+    | sweeps.CombinationsStopped
+    | sweeps.CombinationsRestarted
     | sweeps.SweepCollected
     | sweeps.SweepPinned
     | sweeps.SweepUnpinned

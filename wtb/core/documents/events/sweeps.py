@@ -186,6 +186,37 @@ class SweepExtended(Event):
     data: SweepExtendedData
 
 
+class CombinationsStoppedData(TypedDict):
+    """Of `sweep.combination_stopped`. cells: those that were skipped."""
+
+    combinations: list[str]
+    cells: int
+    by: str
+    reason: str
+
+
+class CombinationsStopped(Event):
+    """Open cells of combinations were skipped; the others go on."""
+
+    kind: Literal["sweep.combination_stopped"]
+    data: CombinationsStoppedData
+
+
+class CombinationsRestartedData(TypedDict):
+    """Of `sweep.combination_restarted`. cells: those that run again."""
+
+    combinations: list[str]
+    cells: int
+    by: str
+
+
+class CombinationsRestarted(Event):
+    """Stopped combinations run again."""
+
+    kind: Literal["sweep.combination_restarted"]
+    data: CombinationsRestartedData
+
+
 class SweepCollectedData(TypedDict):
     """Of `sweep.collected`."""
 

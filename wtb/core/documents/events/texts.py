@@ -44,6 +44,14 @@ _SAYS: dict[str, Callable[[Any], str]] = {
         sweeps.SweepExtendedData,
         lambda d: f"{d['by']} added {plural(d['cells'], 'cell')}: {_added(d)}{_because(d.get('reason'))}",
     ),
+    "sweep.combination_stopped": _of(
+        sweeps.CombinationsStoppedData,
+        lambda d: f"stopped {', '.join(d['combinations'])} {d['reason']}: {plural(d['cells'], 'cell')} skipped",
+    ),
+    "sweep.combination_restarted": _of(
+        sweeps.CombinationsRestartedData,
+        lambda d: f"{d['by']} lets {', '.join(d['combinations'])} run again: {plural(d['cells'], 'cell')}",
+    ),
     "sweep.running": _of(sweeps.Decision, lambda d: f"sweep running{_because(d.get('reason'))}"),
     "sweep.paused": _of(sweeps.Decision, lambda d: f"sweep paused{_because(d.get('reason'))}"),
     "sweep.completed": _of(sweeps.Decision, lambda d: f"sweep completed{_because(d.get('reason'))}"),

@@ -18,3 +18,10 @@ def upgrade() -> None:
         "looks", sa.Column("extended_id", sa.String(32), comment="the sweep that this look was before its extension")
     )
     op.add_column("combinations", sa.Column("stopped", Json, comment="by, reason, at: its open cells were skipped"))
+    op.create_index(
+        "ix_combinations_stopped",
+        "combinations",
+        ["sweep_id"],
+        postgresql_where=sa.text("stopped IS NOT NULL"),
+        sqlite_where=sa.text("stopped IS NOT NULL"),
+    )

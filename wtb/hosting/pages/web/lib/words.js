@@ -146,6 +146,8 @@ export const words = {
     best: "best",
     couldBeBest: "could be best",
     exploratory: "exploratory",
+    stopped: "stopped",
+    stoppedBy: (/** @type {string} */ by, /** @type {number} */ cases) => `Stopped by ${by} after ${many(cases, "case")}: it is never the best, and its difference is over the cases that both have.`,
     onlyDiffering: "Only what differs",
     nothing: "nothing",
     metric: "Metric",
