@@ -64,7 +64,7 @@ def test_cases_and_a_variant_run_in_one_go_and_the_matrix_is_shown(ran: Project)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "nothing to add; expected cases, more repeats, or variants"),
+        ([], "nothing to add; expected cases, more repeats, variants or"),
         (["--cases", "none.csv"], "does not exist"),
         (["--cases", "changed.jsonl"], "case 'c1' is in the sweep with another input 'x'"),
         (["--repeats", "0"], "repeats"),
@@ -105,15 +105,33 @@ def test_workers_run_what_is_added_to_a_sweep_that_was_submitted(crew: Cluster) 
     assert found["best"]["y"]["combination"] == {"held": "nine"}
 
 
-def test_cases_are_added_while_workers_run_the_sweep(crew: Cluster) -> None:
-    gate = crew.project.folder / "opens"
+def test_cases_are_added_while_workers_run_the_sweep_and_variants_wait_for_a_pause(crew: Cluster) -> None:
     sweep = crew.wtb("submit", write_sweep(crew.project, "busy", cases=2, gate="opens"), check=0).stdout.strip()
-    crew.wait_running(sweep) if hasattr(crew, "wait_running") else None
+    crew.until(lambda: held_by(crew.project, "held busy-") == 2, "both slots are in a node")
     crew.project.write({"more.jsonl": json.dumps({"id": "busy-9", "input": {"x": 0}}) + "\n"})
-    refused = crew.wtb("extend", sweep, "--vary", "held={name: nine, of: two, by: 9}")
+    refused = crew.wtb("extend", sweep, "--vary", "held={name: nine, of: two, by: 9}", check=2)
+    assert "is running, so where new combinations would begin still moves" in refused.said
     made = crew.wtb("extend", sweep, "--cases", "more.jsonl", "--format", "json", check=0).json
     assert made["cells"] == 2
-    gate.touch()
+    crew.project.write({"opens": ""})
     crew.wait_completed(sweep)
-    assert crew.cells(sweep)["succeeded"] >= 6
-    assert refused.code in (0, 1, 2)
+    assert crew.cells(sweep) == {"succeeded": 6}
+
+
+def test_workers_end_what_only_a_stopped_combination_needs_and_run_it_again_later(crew: Cluster) -> None:
+    sweep = crew.wtb("submit", write_sweep(crew.project, "stops", cases=1, gate="lets-go"), check=0).stdout.strip()
+    crew.until(lambda: held_by(crew.project, "held stops-") == 2, "both variants are in a node")
+    stopped = crew.wtb("cancel", sweep, "--combination", "held=two", "--reason", "it is bad", check=0)
+    assert "stopped held=two, 1 cell skipped" in stopped.said
+    running = "SELECT count(*) FROM executions WHERE sweep_id = :id AND status = 'running'"
+    crew.until(lambda: crew.one(running, id=sweep) == 1, "the other one goes on")
+    crew.project.write({"lets-go": ""})
+    crew.wait_completed(sweep)
+    assert crew.cells(sweep) == {"succeeded": 1, "skipped": 1}
+    shown = crew.wtb("matrix", sweep, "--format", "json", check=0).json
+    assert [row.get("stopped", {}).get("cases") for row in shown["rows"]] == [None, 0]
+    again = crew.wtb("extend", sweep, "--combination", "held=two", check=0)
+    assert "1 cell of stopped combinations run again" in again.said
+    crew.wait_completed(sweep)
+    assert crew.cells(sweep) == {"succeeded": 2}
+    assert held_by(crew.project, "first stops-") == 1

@@ -304,18 +304,26 @@ def _answer(context: Context, arguments: Arguments) -> Found:
     return Found(words, _as_document(answered), {"sweep": f"/sweeps/{answered.sweep}"})
 
 
-_OF_ACTION: Final = {"pause": ("reason",), "cancel": ("reason",), "retry": ("provider",)}
+_STOP = "stop_combination"
+_OF_ACTION: Final = {
+    "pause": ("reason",),
+    "cancel": ("reason",),
+    "retry": ("provider",),
+    _STOP: ("combination", "reason"),
+}
 
 
 def _steers(arguments: Arguments) -> str:
-    return str(arguments["action"])
+    return "cancel --combination" if arguments["action"] == _STOP else str(arguments["action"])
 
 
 def _steer(context: Context, arguments: Arguments) -> Found:
     action = arguments["action"]
     _check_provider(arguments)
     given = _given(arguments, *_OF_ACTION.get(action, ()))
-    result = _do(context, action, arguments["ref"], **given)
+    if action == _STOP and "combination" not in given:
+        raise InputError("combination is missing; expected an object from nodes to variants", argument="combination")
+    result = _do(context, _steers(arguments), arguments["ref"], **given)
     document = _as_document(result)
     status = document.get("status") if isinstance(document, dict) else None
     words = f"{action} of {arguments['ref']}: done{f'; it is {status}' if status else ''}."
@@ -548,15 +556,19 @@ TOOLS: Final[tuple[Tool, ...]] = (
         f"Pause, resume, cancel or retry a sweep or execution. Pausing is done at once. Of the others: {_TWICE}",
         {
             "ref": _REF,
-            "action": {"enum": ["pause", "resume", "cancel", "retry"]},
+            "action": {"enum": ["pause", "resume", "cancel", "retry", _STOP]},
             "reason": _TEXT,
+            "combination": {
+                "type": "object",
+                "description": f"Of {_STOP}: node to variant; combinations that choose all of these are skipped.",
+            },
             "provider": {
                 "type": "boolean",
                 "description": "Of retry: only cells lost to a provider; a sweep that waits for one continues.",
             },
         },
         ("ref", "action"),
-        ("pause", "resume", "cancel", "retry"),
+        ("pause", "resume", "cancel", "cancel --combination", "retry"),
         _steers,
         _steer,
         _would_steer,

@@ -40,6 +40,7 @@ _SAYS: dict[str, Callable[[Any], str]] = {
     "sweep.copied": _of(
         sweeps.SweepCopiedData,
         lambda d: f"copied from {printable(d['from'])} by {d['by']}, with the events before this",
+    ),
     "sweep.extended": _of(
         sweeps.SweepExtendedData,
         lambda d: f"{d['by']} added {plural(d['cells'], 'cell')}: {_added(d)}{_because(d.get('reason'))}",

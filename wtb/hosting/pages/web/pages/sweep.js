@@ -23,6 +23,7 @@ import { PriceChart } from "../views/price_chart.js";
 import { Slices } from "../views/slices.js";
 import { Progress, Status } from "../views/status.js";
 import { Steering } from "../views/steering.js";
+import { StopRow } from "../views/stop_row.js";
 import { WhatWasRun } from "../views/what_was_run.js";
 
 const TABS = /** @type {const} */ (["matrix", "outputs", "effects", "tree", "failures", "log", "run"]);
@@ -162,6 +163,7 @@ function Figures({ sweep, matrix, columns, metric }) {
     <h2>${words.sweep.tabs.matrix}</h2>
     ${good && !order.length ? html`<p class="quiet">${words.sweep.noneGoodEnough}</p>` : null}
     ${table}
+    <${StopRow} matrix=${matrix} nodes=${nodes} />
     <p class="quiet">${words.sweep.legend}${margin === undefined ? "" : ` ${words.sweep.withinLegend(margin)}`}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null} <${Link} to=${outputsHere({ worst: metric })}>${outputWords.worstCase}<//></p>
     ${more}
     </div>` : null}</div>`;
