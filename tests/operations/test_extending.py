@@ -13,7 +13,8 @@ import pytest
 from tests.support.abc_flow import Abc, changed, write_new
 from tests.support.bench import Bench
 from wtb.core.errors import ConflictError, InputError
-from wtb.operations.growth.extending import Extended, PlannedExtension, extend, plan_extension
+from wtb.operations.growth.extending import Extended, extend, plan_extension
+from wtb.operations.growth.extension_draft import PlannedExtension
 from wtb.operations.results.baselines import set_baseline
 from wtb.planning.sweep_spec import Variant
 from wtb.store.read import queries

@@ -220,7 +220,9 @@ def from_command(name: str, argument: str, bad: Any) -> str | None:
     typed: dict[str, list[str]] = {"option": [], "argument": []}
     for one in command.params:
         if one.name in values:
-            option = max(one.opts, key=len) + ("" if values[one.name] is True else f"={values[one.name]}")
+            given = values[one.name]
+            text = "=".join(*given.items()) if isinstance(given, dict) else given  # of one pair
+            option = max(one.opts, key=len) + ("" if given is True else f"={text}")
             is_option = one.param_type_name == "option"
             typed[one.param_type_name].append(option if is_option else str(values[one.name]))
     with pytest.raises(WTBError) as refused:

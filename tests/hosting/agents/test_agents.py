@@ -82,7 +82,7 @@ def test_tools_are_those_that_were_agreed_on() -> None:
         for tool in TOOLS
     }
     assert shown == json.loads(SNAPSHOT.read_text())
-    assert len(TOOLS) <= 15
+    assert len(TOOLS) <= 16
 
 
 def test_tools_call_operations_of_the_registry_and_ask_back_where_those_cost_or_destroy() -> None:

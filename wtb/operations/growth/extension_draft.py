@@ -1,0 +1,206 @@
+"""An extension of a sweep, checked against it before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wtb.core.errors import ConflictError, InputError, meant_or_known
+from wtb.core.texts import plural
+from wtb.core.tree.added_rows import additions
+from wtb.operations.context import Context
+from wtb.operations.control.pools import check_no_pool
+from wtb.operations.growth.estimating import Amount, estimate_runs
+from wtb.operations.growth.levels import Choices, Code, Levels, with_levels
+from wtb.operations.growth.new_cases import NewCases, read_new_cases
+from wtb.operations.growth.new_rows import Grown, count_at_most, new_rows
+from wtb.planning.binding import Bound
+from wtb.planning.prepare import MAX_CELLS, matching, stored_spec
+from wtb.planning.sweep_spec import Variant, VariantRef, read_variants
+from wtb.store.growth.fork_points import NewRow
+from wtb.store.growth.stopped import stopped_of
+from wtb.store.read import baselines, evidence, queries
+from wtb.store.rows.sweeps import SweepRow
+
+_NOTHING = "nothing to add; expected cases, more repeats, variants or a stopped combination"
+
+
+@dataclass(frozen=True)
+class PlannedExtension:
+    """What `extend` would add.
+
+    Attributes:
+        sweep: The id of the sweep.
+        name: Its name.
+        cases: How many cases are new.
+        present: How many of the given cases are there already, with the same content.
+        held_out: How many of them `holdout` leaves out.
+        combinations: The new combinations.
+        repeats: How many repeats there would be.
+        cells: How many cells would be added.
+        node_runs: How many node runs they take, at least and at most; None if there is no bound.
+        usd: The same in US dollars, by what node runs of this sweep have cost; None if that is not known.
+        notes: Sentences about the cases and variants.
+    """
+
+    sweep: str
+    name: str
+    cases: int
+    present: int
+    held_out: int
+    combinations: tuple[Choices, ...]
+    repeats: int
+    cells: int
+    node_runs: Amount
+    usd: Amount | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An extension that is checked against the sweep."""
+
+    sweep: SweepRow
+    levels: Levels
+    every: Sequence[Choices]
+    rows: Sequence[NewRow]
+    cases: NewCases
+    repeats: int
+    planned: PlannedExtension
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.planned.cells
+
+
+def check_extensible(context: Context, sweep: SweepRow) -> None:
+    """Reject a sweep that cannot be extended."""
+    database = context.database
+    if sweep.kind == "single":
+        raise InputError(f"{sweep.id} is a single execution; expected a sweep", argument="ref")
+    if sweep.status == "cancelled":
+        raise ConflictError(f"sweep {sweep.name} ({sweep.id}) is cancelled for good: nothing of it runs any more")
+    check_no_pool(database, sweep, "extended")
+    if names := baselines.names_of(database, sweep.id):
+        raise ConflictError(
+            f"sweep {sweep.name} ({sweep.id}) is the baseline {', '.join(map(repr, names))}: what others are compared "
+            f"with must stay as it is. Name another sweep with `wtb baseline set`, or submit a new sweep"
+        )
+
+
+Asked = tuple[Sequence[Any] | None, int | None, Mapping[str, Sequence[Variant]] | None]
+
+
+def stopped_to_restart(context: Context, sweep: SweepRow, combination: Choices) -> list[int]:
+    """Return the numbers of the stopped combinations that choose so."""
+    stopped = stopped_of(context.database, sweep.id)
+    return [
+        number for number in matching(queries.choices(context.database, sweep.id), combination) if number in stopped
+    ]
+
+
+def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code, *, restarts: bool = False) -> Draft:
+    """Check an extension against the sweep. Raises InputError or ConflictError."""
+    cases, repeats, vary = asked
+    if cases is None and repeats is None and not vary and not restarts:
+        raise InputError(_NOTHING)
+    before = sweep.spec["repeats"]
+    if repeats is not None and repeats < before:
+        raise InputError(
+            f"sweep {sweep.id} has {plural(before, 'repeat')}; expected at least as many", argument="repeats"
+        )
+    present = code(stored_spec(sweep))
+    added, notes = _new_levels(sweep, present, vary or {})
+    if added:
+        _check_varies(sweep)
+    levels = with_levels(sweep, present, code, added)
+    every = queries.choices(context.database, sweep.id)
+    spec = levels.bound.spec
+    known = [{**levels.defaults, **row} for row in every]
+    baseline = sweep.spec.get("baseline_row")
+    grown = Grown(spec, known, None if baseline is None else {**levels.defaults, **baseline}, levels.names)
+    has = evidence.case_count(context.database, sweep.id)
+    _check_size(sweep, (len(every) + count_at_most(grown), has + len(cases or ()), repeats or before))
+    rows = new_rows(grown)
+    new_cases = NewCases() if cases is None else read_new_cases(context, sweep, levels.bound, cases)
+    after = repeats or before
+    cells = (len(every) + len(rows)) * (has + len(new_cases.cases)) * after - len(every) * has * before
+    runs, usd = estimate_runs(
+        context.database,
+        sweep,
+        levels.bound.workflow,
+        (known, [row.choices for row in rows]),
+        (has * before, (has + len(new_cases.cases)) * after - has * before),
+    )
+    planned = PlannedExtension(
+        sweep.id,
+        sweep.name,
+        len(new_cases.cases),
+        new_cases.present,
+        new_cases.held_out,
+        tuple(row.choices for row in rows),
+        after,
+        cells,
+        runs,
+        usd,
+        (*notes, *new_cases.notes),
+    )
+    return Draft(sweep, levels, every, rows, new_cases, after, planned)
+
+
+def _check_varies(sweep: SweepRow) -> None:
+    """Reject new combinations where they cannot be planned."""
+    if additions(sweep.spec):
+        raise ConflictError(
+            f"sweep {sweep.name} ({sweep.id}) has exploratory rows, which stand after those that were planned: add "
+            f"cases and repeats only, or submit a new sweep with these variants"
+        )
+    if sweep.status == "running":
+        raise ConflictError(
+            f"sweep {sweep.name} ({sweep.id}) is running, so where new combinations would begin still moves: "
+            f"`wtb pause {sweep.id}` first, extend it, then `wtb resume {sweep.id}`; cases and repeats can be added now"
+        )
+
+
+def _new_levels(
+    sweep: SweepRow, present: Bound, vary: Mapping[str, Sequence[Variant]]
+) -> tuple[dict[str, list[Variant]], list[str]]:
+    """Return the variants that the sweep does not have yet, by node, and sentences about the others."""
+    nodes = present.workflow.nodes
+    if unknown := [node for node in vary if node not in nodes]:
+        raise InputError(
+            *(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}" for node in unknown), argument="vary"
+        )
+    added: dict[str, list[Variant]] = {}
+    notes: list[str] = []
+    for node, refs in read_variants(vary).items():
+        listed = present.spec.vary.get(node, ())
+        known = {ref.name: ref for ref in listed} if not isinstance(listed, str) else {}
+        recorded = {*known, *(sweep.fingerprints.get(node, {}) if listed == "all" else ())}
+        if node not in present.spec.vary:
+            recorded = {nodes[node].default}
+        for ref in refs:
+            if ref.name not in recorded:
+                added.setdefault(node, []).append(ref.name if ref.is_own else ref.model_dump(mode="json"))
+                continue
+            _check_same(node, ref, known.get(ref.name))
+            notes.append(f"the sweep has {node}={ref.name} already")
+    return added, notes
+
+
+def _check_same(node: str, ref: VariantRef, known: VariantRef | None) -> None:
+    if not ref.is_own and ref != known:
+        raise InputError(
+            f"node {node!r} has another variant {ref.name!r} in this sweep: give this one a name of its own",
+            argument="vary",
+        )
+
+
+def _check_size(sweep: SweepRow, sizes: tuple[int, int, int]) -> None:
+    combinations, cases, repeats = sizes
+    if (cells := combinations * cases * repeats) > MAX_CELLS:
+        raise InputError(
+            f"sweep {sweep.id} would have {combinations:,} combinations x {cases:,} cases x {repeats:,} repeats = "
+            f"{cells:,} cells; at most {MAX_CELLS:,} are allowed"
+        )
