@@ -28,7 +28,6 @@ from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
 from wtb.display.views.sweeps import sweep_document
 from wtb.operations.archive.sweep_copies import copy_sweep
-from wtb.operations.growth.extending import Extended, PlannedExtension, extend, plan_extension
 from wtb.operations.growth.extending import Extended, extend, plan_extension
 from wtb.operations.growth.extension_draft import PlannedExtension
 from wtb.operations.growth.new_cases import cases_to_send
