@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.abc_flow import Abc, changed, write_new
 from tests.support.bench import Bench
+from tests.support.project import Project
 from wtb.core.errors import ConflictError, InputError
 from wtb.operations.growth.extending import Extended, extend, plan_extension
 from wtb.operations.growth.extension_draft import PlannedExtension
@@ -224,3 +225,60 @@ def test_what_was_shown_before_counts_as_a_look(abc: Make) -> None:
     add(flow, cases=cases_of(8, 9))
     flow.run()
     assert any("second look at these rows by score" in warning for warning in flow.matrix()["warnings"])
+
+
+def test_a_new_level_of_a_factor_stands_beside_every_other_level(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write({"grid_flow.py": GRID_FLOW, "sweep.yaml": GRID_SWEEP})
+    project.inside("run", "sweep.yaml", "--quiet", check=0)
+    added = project.inside("extend", "grid", "--vary", "answer.model=huge", "--dry-run", check=0).stdout
+    assert "8 new cells of 4 combinations" in added
+    project.inside("extend", "grid", "--vary", "answer.model=huge", check=0)
+    again = project.inside("extend", "grid", "--vary", "answer.model=huge", check=0)
+    assert "nothing new to add" in again.said
+    assert "the sweep has answer.model=huge answer.temperature=0.7 already" in again.said
+    rows = project.inside("matrix", "grid", "--format", "json", check=0).json["rows"]
+    levels = {(row["combination"]["find"], *row["levels"].values()) for row in rows}
+    assert levels == {
+        (find, model, temperature)
+        for find in ("default", "wide")
+        for model in ("mini", "large", "huge")
+        for temperature in ("0", "0.7")
+    }
+    cells = project.inside("show", "grid", "--cells", "--format", "json", check=0).json["cells"]
+    assert len(cells) == 24
+    unknown = project.inside("extend", "grid", "--vary", "answer.modle=huge", check=2)
+    assert "modle" in unknown.said
+
+
+GRID_FLOW = """
+from wtb import END, Workflow
+
+wf = Workflow("grid")
+
+
+@wf.node
+def find(state):
+    return {"found": "narrow"}
+
+
+@find.variant("wide")
+def wide(state):
+    return {"found": "wide"}
+
+
+@wf.node
+def answer(state, *, model: str = "mini", temperature: float = 0.0):
+    return {"y": f"{model} {temperature} {state['found']}"}
+
+
+wf.entry(find)
+wf.edge(find, answer)
+wf.edge(answer, END)
+"""
+GRID_SWEEP = """
+sweep: grid
+workflow: grid_flow:wf
+cases: [{id: a, input: {x: 1}}, {id: b, input: {x: 2}}]
+vary: {find: all, answer: {model: [mini, large], temperature: [0, 0.7]}}
+"""

@@ -106,13 +106,13 @@ def _copied(context: Context, target: Context, sweep: SweepRow, session: str | N
         if files.missing:
             missing = plural(len(files.missing), "file")
             raise StoreError(f"{missing} of the sweep missing or damaged, such as {min(files.missing)}")
-        graph, look = sweep_copy.graph_of(connection, row["workflow_id"]), sweep_copy.look_of(connection, sweep.id)
+        graph, looked = sweep_copy.graph_of(connection, row["workflow_id"]), sweep_copy.looks_of(connection, sweep.id)
         sweep_copy.begin_copy(target.database, row, graph, home)
         with _discarded_unless_whole(target.database, sweep.id):
             rows = sweep_copy.copy_rows(context.database, connection, target.database, sweep.id, home, report)
             with noting(target, "copy", sweep=sweep.id, source=context.place):
                 data: dict[str, Json] = {"from": context.place, "by": context.by}
-                sweep_copy.publish_copy(target.database, row, look, home, contents, data)
+                sweep_copy.publish_copy(target.database, row, looked, home, contents, data)
     freeze(target.database, sweep.id)
     return {**document, "is_new": True, "rows": rows, "files": files.count, "bytes": files.bytes}
 

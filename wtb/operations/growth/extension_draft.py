@@ -9,6 +9,7 @@ from typing import Any
 from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.texts import plural
 from wtb.core.tree.added_rows import additions
+from wtb.core.tree.combinations import in_words
 from wtb.operations.context import Context
 from wtb.operations.control.pools import check_no_pool
 from wtb.operations.growth.estimating import Amount, estimate_runs
@@ -16,8 +17,10 @@ from wtb.operations.growth.levels import Choices, Code, Levels, with_levels
 from wtb.operations.growth.new_cases import NewCases, read_new_cases
 from wtb.operations.growth.new_rows import Grown, count_at_most, new_rows
 from wtb.planning.binding import Bound
+from wtb.planning.factors.changes import with_changed_levels
+from wtb.planning.factors.variant_forms import VariantRef
 from wtb.planning.prepare import MAX_CELLS, matching, stored_spec
-from wtb.planning.sweep_spec import Variant, VariantRef, read_variants
+from wtb.planning.sweep_spec import Variant, read_variants
 from wtb.store.growth.fork_points import NewRow
 from wtb.store.growth.stopped import stopped_of
 from wtb.store.read import baselines, evidence, queries
@@ -111,11 +114,11 @@ def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code,
             f"sweep {sweep.id} has {plural(before, 'repeat')}; expected at least as many", argument="repeats"
         )
     present = code(stored_spec(sweep))
-    added, notes = _new_levels(sweep, present, vary or {})
+    every = queries.choices(context.database, sweep.id)
+    added, notes = _new_levels(sweep, present, vary or {}, every)
     if added:
         _check_varies(sweep)
     levels = with_levels(sweep, present, code, added)
-    every = queries.choices(context.database, sweep.id)
     spec = levels.bound.spec
     known = [{**levels.defaults, **row} for row in every]
     baseline = sweep.spec.get("baseline_row")
@@ -164,29 +167,50 @@ def _check_varies(sweep: SweepRow) -> None:
 
 
 def _new_levels(
-    sweep: SweepRow, present: Bound, vary: Mapping[str, Sequence[Variant]]
+    sweep: SweepRow, present: Bound, vary: Mapping[str, Sequence[Variant]], every: Sequence[Choices]
 ) -> tuple[dict[str, list[Variant]], list[str]]:
     """Return the variants that the sweep does not have yet, by node, and sentences about the others."""
     nodes = present.workflow.nodes
+    vary = _with_points(present, vary, every)
     if unknown := [node for node in vary if node not in nodes]:
         raise InputError(
             *(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}" for node in unknown), argument="vary"
         )
     added: dict[str, list[Variant]] = {}
     notes: list[str] = []
-    for node, refs in read_variants(vary).items():
-        listed = present.spec.vary.get(node, ())
-        known = {ref.name: ref for ref in listed} if not isinstance(listed, str) else {}
+    for node, refs in read_variants(vary, present.spec.texts).items():
+        listed = present.spec.variants.get(node, ())
+        known = {ref.name: ref for ref in listed if isinstance(ref, VariantRef)}
         recorded = {*known, *(sweep.fingerprints.get(node, {}) if listed == "all" else ())}
-        if node not in present.spec.vary:
+        if node not in present.spec.variants:
             recorded = {nodes[node].default}
         for ref in refs:
             if ref.name not in recorded:
                 added.setdefault(node, []).append(ref.name if ref.is_own else ref.model_dump(mode="json"))
                 continue
             _check_same(node, ref, known.get(ref.name))
-            notes.append(f"the sweep has {node}={ref.name} already")
+            notes.append(f"the sweep has {in_words({node: ref.name})} already")
     return added, notes
+
+
+def _with_points(
+    present: Bound, vary: Mapping[str, Sequence[Variant]], every: Sequence[Choices]
+) -> dict[str, list[Variant]]:
+    """Replace `node.parameter: levels` by the variants that have these levels beside the others of each combination."""
+    nodes = present.workflow.nodes
+    variants: dict[str, list[Variant]] = {}
+    for key, forms in vary.items():
+        node, _, _ = key.rpartition(".")
+        if key in nodes or node not in nodes:
+            variants.setdefault(key, []).extend(forms)
+            continue
+        points = variants.setdefault(node, [])
+        for name in dict.fromkeys(choices.get(node, nodes[node].default) for choices in every):
+            for level in forms:
+                point = with_changed_levels(present, {key: level}, [{node: name}])[node]
+                if point not in points:
+                    points.append(point)
+    return variants
 
 
 def _check_same(node: str, ref: VariantRef, known: VariantRef | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from wtb.planning.sweep_spec import SweepSpec
 from wtb.store.growth.fork_points import MOST_ORIGINS, NewRow, Origin
@@ -78,5 +79,5 @@ def _ways(added: Mapping[str, Sequence[str]], at_most: int) -> Iterator[dict[str
 
 
 def _is_excluded(spec: SweepSpec, choice: Choices) -> bool:
-    rules: Iterable[Mapping[str, Sequence[str]]] = spec.exclude
+    rules = cast("Iterable[Mapping[str, Sequence[str]]]", spec.exclude)  # of a sweep that is bound, they are settled
     return any(all(choice.get(node) in named for node, named in rule.items()) for rule in rules)

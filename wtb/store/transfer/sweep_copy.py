@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError
 from wtb.core.fault_points import point
 from wtb.core.values import Json
-from wtb.store.bulk import Row, fetch_row, insert_missing, insert_rows, insert_values, parts
+from wtb.store.bulk import Row, fetch_row, fetch_rows, insert_missing, insert_rows, insert_values, parts
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 from wtb.store.housekeeping.deletion import discard_submission
@@ -218,14 +218,14 @@ def copy_rows(
 
 
 def publish_copy(
-    target: Database, row: Row, look: Row | None, home: Home, contents: Mapping[str, int], data: Mapping[str, Json]
+    target: Database, row: Row, looked: Sequence[Row], home: Home, contents: Mapping[str, int], data: Mapping[str, Json]
 ) -> None:
     """Have a copy be there, all of whose rows are written.
 
     Args:
         target: Where.
         row: Of `sweeps`, as it is in the other database.
-        look: Of `looks`, the same, if it counts as one.
+        looked: Of `looks`, the same.
         home: Where it belongs to.
         contents: Bytes of its files by digest.
         data: Of the event `sweep.copied`.
@@ -236,16 +236,17 @@ def publish_copy(
     with target.write() as connection:
         session_of_submission(connection, home.session)
         add_files(connection, home.session, contents.items())
-        if look is not None:
-            insert_missing(connection, looks, [{**look, "session_id": home.session, "project": home.project}])
+        place = {"session_id": home.session, "project": home.project}
+        insert_missing(connection, looks, [{**look, **place} for look in looked])
         add_event(connection, subject(home.session, row["id"]), "sweep.copied", data)
         queued = bool(row["queued"]) and not target.is_sqlite
         _change(connection, row["id"], status=row["status"], created_at=row["created_at"], queued=queued)
 
 
-def look_of(connection: sa.Connection, sweep_id: str) -> Row | None:
-    """Return what counts a sweep as a look at its cases."""
-    return fetch_row(connection, sa.select(looks).where(looks.c.sweep_id == sweep_id))
+def looks_of(connection: sa.Connection, sweep_id: str) -> list[Row]:
+    """Return what counts a sweep as a look at its cases, and what it had shown before it was extended."""
+    mine = sa.or_(looks.c.sweep_id == sweep_id, looks.c.extended_id == sweep_id)
+    return fetch_rows(connection, sa.select(looks).where(mine).order_by(looks.c.at))
 
 
 def graph_of(connection: sa.Connection, workflow_id: str) -> Row:
