@@ -32,6 +32,7 @@ FULL: dict[str, Any] = {
     "workflow": "flow:wf",
     "params": {"q": 1, "deep": {"a": [1, "x", None]}},
     "cases": "cases.jsonl",
+    "columns": {},
     "files_from": ["more"],
     "vary": {"A": ["default", {"name": "w", "by": 3}, {"name": "z", "of": "v1"}], "B": ["default", "v1"]},
     "exclude": [{"A": "w", "B": ["v1"]}],

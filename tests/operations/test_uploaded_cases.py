@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -34,8 +35,8 @@ def send(database: Database, *parts: bytes, project: str = "default") -> str:
     return digest
 
 
-def read(database: Database, digest: str, name: str) -> list[object]:
-    cases: list[object] = with_uploaded_cases(database, {"cases": {"upload": digest, "name": name}})["cases"]
+def read(database: Database, digest: str, name: str) -> Any:
+    cases: Any = with_uploaded_cases(database, {"cases": {"upload": digest, "name": name}})["cases"]
     return cases
 
 
@@ -46,7 +47,8 @@ def test_a_file_that_came_in_parts_is_read_as_one(database: Database) -> None:
 
 def test_a_list_and_columns_are_read_by_the_ending_of_the_name(database: Database) -> None:
     assert read(database, send(database, b'[{"input": {}}]'), "cases.JSON") == [{"input": {}}]
-    assert read(database, send(database, b"id,x\na,1\n"), "cases.csv") == [{"id": "a", "input": {"x": "1"}}]
+    digest = send(database, b"ID;x\na;1\n")
+    assert read(database, digest, "cases.csv") == {"headings": ["ID", "x"], "rows": [["a", "1"]]}
 
 
 def test_what_is_wrong_is_told_by_its_line_and_the_name_that_it_was_sent_as(database: Database) -> None:

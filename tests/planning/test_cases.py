@@ -124,21 +124,6 @@ def test_spaces_around_ids_clusters_and_tags_are_dropped(folder: Path) -> None:
     assert refusals(twice) == ["d.json: case 2: id 'q1' a second time; expected each id once"]
 
 
-@pytest.mark.parametrize(
-    ("header", "plural"),
-    [
-        ("id;q;expected", "semicolons"),
-        ("id;q, r;expected", "semicolons"),
-        ("id\tq\texpected", "tabs"),
-        ("id|q|expected", "vertical bars"),
-        ("sep=;", "semicolons"),
-    ],
-)
-def test_another_separator_than_a_comma_is_named(folder: Path, header: str, plural: str) -> None:
-    (problem,) = refusals(source(folder, "c.csv", f"{header}\na;1;2\n"))
-    assert problem.endswith(f"so {plural} seem to separate the columns; expected commas")
-
-
 def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
     (folder / "a b.txt").write_text("")
     (folder / "c.txt").write_text("")
@@ -149,15 +134,23 @@ def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("q,r\n1\n", "c.csv:2: 1 values; expected 2, one for each column"),
+        ("q,r\n1\n", "c.csv:2: 1 value; expected 2, one for each column"),
         ('q,r\n"a\nb",2\n1,2,3\n', "c.csv:4: 3 values; expected 2, one for each column"),
         ("q,q\n1,2\n", "c.csv:1: column 'q' a second time; expected each column once"),
-        ("q,input.q\n1,2\n", "c.csv:1: column 'q' a second time; expected each column once"),
+        (
+            "q,input.q\n1,2\n",
+            "c.csv:1: columns 'q' and 'input.q' are both 'q'; expected one of them, and the other one in "
+            "'columns.ignore' of the sweep file",
+        ),
         (
             "expected,expected.a\n1,2\n",
-            "c.csv:1: column 'expected.a' a second time; expected each column once",
+            "c.csv:1: columns 'expected' and 'expected.a' are both 'expected'; expected one of them, and the other one "
+            "in 'columns.ignore' of the sweep file",
         ),
-        ("q,\n1,2\n", "c.csv:1: a column without a name; expected a name for each column"),
+        (
+            "q,\n1,2\n3,4\n",
+            "c.csv:2 and 1 more: a value in column 2, which has no heading; expected a heading for each column",
+        ),
         ('q\n"open\n', "c.csv:2: not CSV: unexpected end of data; expected one row of values"),
         ('q\nok\n"a"b\n', "c.csv:3: not CSV: ',' expected after '\"'; expected one row of values"),
         (b"q\n1\n\xff\n", "c.csv:3: byte 0xff is not UTF-8; expected text in UTF-8"),
@@ -236,9 +229,11 @@ def test_ids_that_come_twice_are_refused(folder: Path) -> None:
     assert refusals(cases) == ["c.jsonl:3: id 'a' a second time; expected each id once"]
 
 
-def test_a_check_names_ten_problems_at_most(folder: Path) -> None:
-    found = refusals(source(folder, "c.jsonl", "{}\n" * 50))
+def test_a_check_names_ten_problems_at_most_and_each_once(folder: Path) -> None:
+    found = refusals(source(folder, "c.jsonl", "".join(f'{{"input": {{}}, "zz{n}": 1}}\n' for n in range(50))))
     assert [problem.split(":")[1] for problem in found] == [str(line) for line in range(1, 11)]
+    (one,) = refusals(source(folder, "d.jsonl", '{"input": {}}\n' + "{}\n" * 50))
+    assert one.startswith("d.jsonl:2 and 49 more: 'input' is missing; expected")
 
 
 def test_a_bad_case_is_refused_while_iterating_too(folder: Path) -> None:
@@ -299,8 +294,9 @@ def test_a_missing_cases_file_is_refused_with_the_line_of_the_sweep_and_a_near_m
 
 @pytest.mark.parametrize("name", ["cases.xlsx", "cases", "pkg.mod:fn"])
 def test_what_is_no_source_of_cases_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"expected a .jsonl, .csv or .json file, or an import path 'pkg.mod:fn'"):
+    with pytest.raises(InputError, match=r"expected a .jsonl, .csv or .json file, or an import path") as caught:
         read_cases(name, folder, Located())
+    assert str(caught.value).endswith("; save the sheet as CSV in UTF-8") == (name == "cases.xlsx")
 
 
 def test_a_folder_or_pipe_named_as_a_cases_file_is_refused(folder: Path) -> None:

@@ -6,11 +6,17 @@ import os
 import secrets
 import threading
 import time
+import unicodedata
 from dataclasses import dataclass
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 DEFAULT_PROJECT = "default"  # of sessions and sweeps that name none
+
+
+def plain_id(text: str) -> str:
+    """An id that people write, as it is stored and compared: without spaces around it, in Unicode's form NFC."""
+    return unicodedata.normalize("NFC", text.strip())
 
 
 def _base32(number: int, digits: int) -> str:

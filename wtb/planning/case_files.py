@@ -1,10 +1,8 @@
 """The rows of a file of cases: JSON lines, CSV or one JSON list, with the place of each.
 
 JSON lines and CSV are streamed. A row that cannot be read is given as a Wrong in its place, so that reading
-goes on where it can. In a CSV file the columns `id`, `expected`, `cluster`, `tags` (parted by spaces or semicolons)
-and `files` (parted by semicolons) mean these keys of a case; every other column, with or without
-`input.` before its name, is a key of the input; `expected.x` is a key of what is expected; every value
-stays text. A blank cell of `expected` expects nothing, and a row of blank cells is no case. JSON has no NaN. Files are
+goes on where it can. Rows of CSV are TableRows: `wtb.planning.data.case_columns` makes cases of them. The columns of a
+CSV file are separated by commas, semicolons or tabs; every value stays text. JSON has no NaN. Files are
 UTF-8, with or without a byte order mark; blank lines are skipped.
 """
 
@@ -14,11 +12,14 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from wtb.core.errors import InputError, describe
+from wtb.core.texts import listed_names
 from wtb.core.values import Json
 
 MAX_LINE = 64 * 1024 * 1024
@@ -28,13 +29,24 @@ class Wrong(Exception):
     """What is wrong with one case, found and expected; its reader puts the place before it."""
 
 
-class BlankRow:
-    """A row of a table in which every cell is blank."""
+@dataclass(frozen=True)
+class Headings:
+    """The first row of a table. place: where it stands, such as FILE:1."""
+
+    names: Sequence[str]
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """Another row of a table."""
+
+    headings: Headings
+    values: Sequence[str]
 
 
 # A place such as FILE:LINE, and what stands there; a Wrong if it could not be read.
 Row = tuple[str, Any]
-CsvCase = dict[str, str | list[str] | dict[str, str]]  # a text, the entries of a list, or the columns below a key
 
 
 def _open(path: Path) -> BinaryIO:
@@ -87,6 +99,30 @@ def _json(path: Path) -> Iterator[Row]:
 
 def _read_csv(path: Path) -> Iterator[Row]:
     """Read a CSV file. Reading ends at the first row that is no CSV."""
+    # The limit is one for the whole process and far too low for documents; it is only ever raised.
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
+    headings: Headings | None = None
+    place = f"{path}:1"
+    try:
+        for place, values in _csv_rows(path, *_separator(path)):
+            if headings is not None:
+                yield place, TableRow(headings, values)
+            elif any(value.strip() for value in values):  # rows above the headings may be blank
+                headings = Headings(values, place)
+    except _BadTable as bad:
+        yield f"{path}:{bad.line}", Wrong(str(bad))
+
+
+class _BadTable(Exception):
+    """What is wrong with a line of a table."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+def _csv_rows(path: Path, separator: str, begin: int = 1) -> Iterator[tuple[str, list[str]]]:
+    """Yield the rows of a CSV file from a line on, with their places. Raises _BadTable."""
     line = 0
 
     def text() -> Iterator[str]:
@@ -94,85 +130,58 @@ def _read_csv(path: Path) -> Iterator[Row]:
         for number, content in _lines(path):
             line = number
             if isinstance(content, Wrong):
-                raise content
-            yield content
+                raise _BadTable(number, str(content))
+            if number >= begin:
+                yield content
 
-    # The limit is one for the whole process and far too low for documents; it is only ever raised.
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
-    reader = csv.reader(text(), strict=True)
+    start = begin
     try:
-        header = [name.strip() for name in next(reader, [])]
-        _check_separator(header)
-        columns = [_column(name) for name in header]
-        _check_columns(columns)
-        start = line + 1
-        for values in reader:
+        for values in csv.reader(text(), delimiter=separator, strict=True):
             if values:
-                yield f"{path}:{start}", _row(columns, values)
+                yield f"{path}:{start}", values
             start = line + 1
-    except Wrong as wrong:
-        yield f"{path}:{line}", wrong
     except csv.Error as error:
-        yield f"{path}:{line}", Wrong(f"not CSV: {error}; expected one row of values")
+        raise _BadTable(line, f"not CSV: {error}; expected one row of values") from None
 
 
-def _column(name: str) -> tuple[str, str | None]:
-    """The key of a case that a column belongs to, and the key within it."""
-    if name in ("id", "expected", "cluster", "tags", "files"):
-        return name, None
-    key, dot, inner = name.partition(".")
-    if dot and key in ("input", "expected"):
-        return key, inner
-    return "input", name
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_DECLARED = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # the first line of a file that Excel is told the separator with
+_COMPARED_ROWS = 20
 
 
-_SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars"}
+def _separator(path: Path) -> tuple[str, int]:
+    """The character that separates the columns of a file, and the line that the table begins in.
+
+    It is the one that the headings have. If they have several, it is the one by which the first rows have as many
+    values as there are headings. Raises _BadTable.
+    """
+    first = next((line for _, line in _lines(path)), "")
+    declared = None if isinstance(first, Wrong) else _DECLARED.fullmatch(first)
+    if declared is not None:
+        return declared[1], 2
+    candidates = {separator: _widths(path, separator) for separator in _SEPARATORS}
+    possible = [separator for separator, widths in candidates.items() if widths and widths[0] > 1]
+    if len(possible) > 1:
+        even = [separator for separator in possible if len(set(candidates[separator])) == 1]
+        if len(even) != 1:
+            names = listed_names([_SEPARATORS[separator] for separator in possible])
+            raise _BadTable(1, f"{names} may separate the columns; expected one of them: put texts with it in quotes")
+        possible = even
+    if not possible and isinstance(first, str) and "|" in first:
+        raise _BadTable(1, "vertical bars seem to separate the columns; expected commas, semicolons or tabs")
+    return (possible[0] if possible else ","), 1
 
 
-def _check_separator(header: list[str]) -> None:
-    """Raise Wrong if another character than a comma separates the columns."""
-    for separator, plural in _SEPARATORS.items():
-        name = next((name for name in header if separator in name), None)
-        if name is not None and (separator != "|" or len(header) == 1):
-            raise Wrong(f"column {describe(name)}, so {plural} seem to separate the columns; expected commas")
-
-
-def _check_columns(columns: list[tuple[str, str | None]]) -> None:
-    """Raise Wrong for a column without a name, or one that comes twice."""
-    whole = {key for key, inner in columns if inner is None}
-    seen: set[tuple[str, str | None]] = set()
-    for column in columns:
-        key, inner = column
-        name = key if inner is None else inner if key == "input" else f"{key}.{inner}"
-        if inner == "":
-            raise Wrong("a column without a name; expected a name for each column")
-        if column in seen or (inner and key in whole):
-            raise Wrong(f"column {describe(name)} a second time; expected each column once")
-        seen.add(column)
-
-
-def _row(columns: list[tuple[str, str | None]], values: list[str]) -> CsvCase | BlankRow | Wrong:
-    """The case of a CSV row, or what is wrong with it."""
-    if not any(value.strip() for value in values):
-        return BlankRow()
-    if len(values) != len(columns):
-        return Wrong(f"{len(values)} values; expected {len(columns)}, one for each column")
-    nested: dict[str, dict[str, str]] = {"input": {}}
-    row: CsvCase = {}
-    for (key, inner), value in zip(columns, values, strict=True):
-        if key == "expected" and not value.strip():
-            continue
-        if inner is not None:
-            nested.setdefault(key, {})[inner] = value
-        elif key == "tags":
-            row["tags"] = re.split(r"[\s;]+", value.strip(" ;")) if value.strip(" ;") else []
-        elif key == "files":
-            row["files"] = [name.strip() for name in value.split(";") if name.strip()]
-        elif key == "expected":
-            row[key] = value
-        elif value.strip():  # of `id` and `cluster`
-            row[key] = value.strip()
-    return {**nested, **row}
+def _widths(path: Path, separator: str) -> list[int]:
+    """How many values the first rows have by a separator, up to a row that is no CSV by it."""
+    widths: list[int] = []
+    with suppress(_BadTable):
+        for _, values in _csv_rows(path, separator):
+            if any(value.strip() for value in values):
+                widths.append(len(values))
+            if len(widths) == _COMPARED_ROWS:
+                break
+    return widths
 
 
 def _pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -232,3 +241,4 @@ def _place(text: str, at: int) -> str:
 
 
 READERS: dict[str, Callable[[Path], Iterator[Row]]] = {".jsonl": _jsonl, ".csv": _read_csv, ".json": _json}
+TABLES = frozenset({".csv"})  # those of them whose rows are TableRows

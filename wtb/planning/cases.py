@@ -22,12 +22,15 @@ from wtb.authoring.evaluation.fields import ASSERT
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.failures import check_interrupt
+from wtb.core.ids import plain_id
 from wtb.core.serialization.object_tags import is_model
 from wtb.core.serialization.storable import wrong_text
-from wtb.planning.case_files import READERS, BlankRow, Row, Wrong
+from wtb.planning.case_files import READERS, TABLES, Headings, Row, TableRow, Wrong
+from wtb.planning.data.case_columns import BlankRow, CaseTable, ColumnKeys, case_of
+from wtb.planning.data.case_problems import CaseProblems
 
-MAX_PROBLEMS = 10
 AT_ONCE = 100  # cases that user code makes before they are looked at
+_SPREADSHEETS = frozenset({".xlsx", ".xls", ".ods"})
 KEYS = ("id", "input", "assert", "expected", "tags", "cluster", "files")
 
 
@@ -73,10 +76,12 @@ class CaseSource:
     """Of workflows whose state is a single value: the key that it stands under, which inputs need not name."""
     _keeps: Callable[[Case], bool] | None = None
     """Whether a case is one of those that are iterated; None if all are."""
+    columns: ColumnKeys = field(default_factory=ColumnKeys)
+    """How columns become keys, of a source that is a table."""
 
     def __iter__(self) -> Iterator[Case]:
         """The cases in order. Raises InputError at the first that is wrong; `check` finds more of them."""
-        filled = ((place, row) for place, row in self._rows() if not isinstance(row, BlankRow))
+        filled = ((place, row) for place, row in self._read() if not isinstance(row, BlankRow))
         for position, (place, row) in enumerate(filled, start=1):
             try:
                 case = self._case(row, position)
@@ -88,13 +93,13 @@ class CaseSource:
     def check(self) -> CaseCount:
         """Read all cases once and count them.
 
-        Raises InputError with up to 10 problems: unreadable lines, wrong keys and types, files that are
+        Raises InputError with up to 10 problems, each once: unreadable lines, wrong keys and types, files that are
         missing, ids that come twice, no cases at all. Holds 16 bytes for each id and nothing else.
         """
-        problems: list[str] = []
+        problems = CaseProblems()
         seen: set[bytes] = set()
         count = blank = 0
-        for place, row in self._rows():
+        for place, row in self._read():
             if isinstance(row, BlankRow):
                 blank += 1
                 continue
@@ -107,14 +112,31 @@ class CaseSource:
                     raise Wrong(f"id {describe(case.id)} a second time; expected each id once")
                 seen.add(digest)
             except Wrong as wrong:
-                problems.append(f"{place}: {wrong}")
-                if len(problems) == MAX_PROBLEMS:
-                    break
+                problems.add(place, [str(wrong)])
         if not count:
-            problems.append(f"{self.name}: no cases; expected at least one")
+            problems.add(self.name, ["no cases; expected at least one"])
         if problems:
-            raise InputError(*problems)
+            raise InputError(*problems.texts())
         return CaseCount(count, blank)
+
+    def table(self) -> dict[str, Any] | None:
+        """Return a table as `cases` of a sweep takes it; None of a source that is no table, or has no rows."""
+        rows = [row for _, row in self._rows()]
+        tables = [row for row in rows if isinstance(row, TableRow)]
+        if not tables:
+            return None
+        return {"headings": list(tables[0].headings.names), "rows": [list(row.values) for row in tables]}
+
+    def _read(self) -> Iterator[Row]:
+        """The rows, those of tables as cases. Raises InputError for columns that are no keys."""
+        headings, meanings = None, []
+        for place, row in self._rows():
+            if not isinstance(row, TableRow):
+                yield place, row
+                continue
+            if row.headings is not headings:
+                headings, meanings = row.headings, self.columns.read(row.headings)
+            yield place, case_of(meanings, row.values)
 
     def _case(self, row: Any, position: int) -> Case:
         case = _case(row, position, self._folder, self.state_key)
@@ -127,20 +149,29 @@ Resolve = Callable[[str], Any]
 
 
 def read_cases(
-    source: str | Path | Sequence[Any],
+    source: str | Path | Sequence[Any] | CaseTable,
     base: Path,
     where: Located,
     resolve: Resolve | None = None,
     files_from: Sequence[str] = (),
+    columns: Mapping[str, Sequence[str]] | None = None,
 ) -> CaseSource:
     """The cases that `cases:` of a sweep names; nothing of a file is read yet.
 
     Paths are relative to `base`, those in a case to the folder of the cases file. `where` names the place
     of `cases` in messages. What a file says names files in its own folder only, and in those of `files_from`, relative
     to `base`; code may name any. `resolve` imports `pkg.module:attr` and gives the callable (or the
-    list) that stands there; without it import paths are refused. Raises InputError.
+    list) that stands there; without it import paths are refused. `columns` maps headings of a table. Raises InputError.
     """
     more = [base / folder for folder in files_from]
+    keys = ColumnKeys(columns or {}, where)
+    if columns and not _is_table(source):
+        found = describe(str(source)) if isinstance(source, str | Path) else "a list"
+        text = f"'columns' is for tables, and 'cases' is {found}; expected a .csv file"
+        raise InputError(where.problem(("columns",), text))
+    if isinstance(source, CaseTable):
+        within = _folders(base, more) if where.document else None
+        return CaseSource(where.place(("cases",)) or "cases", base, _rows_of_table(source, where), within, columns=keys)
     if not isinstance(source, str | Path):
         return CaseSource(
             where.place(("cases",)) or "cases",
@@ -158,6 +189,8 @@ def read_cases(
         return CaseSource(source, base, rows)
     if reader is None:
         wanted = "a .jsonl, .csv or .json file, or an import path 'pkg.mod:fn'"
+        if path.suffix.lower() in _SPREADSHEETS:
+            wanted += "; save the sheet as CSV in UTF-8"
         raise InputError(where.problem(("cases",), f"cases {describe(str(source))}; expected {wanted}"))
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
@@ -166,7 +199,21 @@ def read_cases(
     if not regular:
         text = f"cases file '{path}' is not a regular file; expected a .jsonl, .csv or .json file"
         raise InputError(where.problem(("cases",), text))
-    return CaseSource(str(path), path.parent, lambda: reader(path), _folders(path.parent, more))
+    return CaseSource(str(path), path.parent, lambda: reader(path), _folders(path.parent, more), columns=keys)
+
+
+def _is_table(source: str | Path | Sequence[Any] | CaseTable) -> bool:
+    return Path(source).suffix.lower() in TABLES if isinstance(source, str | Path) else isinstance(source, CaseTable)
+
+
+def _rows_of_table(table: CaseTable, where: Located) -> Callable[[], Iterator[Row]]:
+    headings = Headings(table.headings, where.place(("cases", "headings")) or "cases.headings")
+
+    def rows() -> Iterator[Row]:
+        for number, values in enumerate(table.rows):
+            yield where.place(("cases", "rows", number)), TableRow(headings, values)
+
+    return rows
 
 
 def _folders(own: Path, more: Sequence[Path]) -> tuple[Path, ...]:
@@ -271,7 +318,7 @@ def _read_id(given: object, position: int) -> str:
     if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
         return str(given)
     if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
-        return given.strip()  # ids that differ by spaces look alike everywhere
+        return plain_id(given)  # ids that differ by spaces or by how Unicode writes them look alike everywhere
     raise Wrong(f"'id' is {describe(given)}; expected 1 to 500 printable characters or a whole number")
 
 
@@ -305,7 +352,7 @@ def _read_cluster(given: object) -> str | None:
     if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
         return str(given)
     if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
-        return given.strip()
+        return plain_id(given)
     raise Wrong(
         f"'cluster' is {describe(given)}; expected the name of what the case came from, as 1 to 500 printable "
         "characters or a whole number"

@@ -36,6 +36,7 @@ from wtb.planning.checks import (
     check_stop,
     notification_targets,
 )
+from wtb.planning.data.case_columns import ColumnKeys
 from wtb.planning.data.checking import check_cases
 from wtb.planning.data.picking import Only, draw_sample, pick_cases
 from wtb.planning.environment import environment
@@ -308,8 +309,15 @@ def prepare(
         problem = f"cannot start at {starts_at!r}, which is a graph within it or in one"
         what = problem if within else f"has no node {starts_at!r} to start from"
         raise InputError(f"workflow {bound.workflow.name!r} {what}{near}")
-    source = source or read_cases(spec.cases, spec.folder, spec.located, resolve=code.load, files_from=spec.files_from)
-    source = replace(source, state_key=bound.workflow.state_key)
+    source = source or read_cases(
+        spec.cases,
+        spec.folder,
+        spec.located,
+        resolve=code.load,
+        files_from=spec.files_from,
+        columns=spec.columns,
+    )
+    source = replace(source, state_key=bound.workflow.state_key, columns=_with_keys(source.columns, bound.workflow))
     total, blank_rows = source.check()
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _pick_choices(chosen, only)
@@ -330,6 +338,13 @@ def prepare(
         blank_rows=blank_rows,
         sampled_from=sampled_from,
     )
+
+
+def _with_keys(columns: ColumnKeys, workflow: Workflow) -> ColumnKeys:
+    """Return how columns become keys, with the keys that inputs of a workflow may have."""
+    if workflow.schema.open or workflow.state_key is not None:
+        return columns
+    return replace(columns, state=tuple(workflow.schema.keys), inputs=tuple((workflow.input or workflow.schema).keys))
 
 
 def _redacting(spec: SweepSpec) -> SweepSpec:

@@ -67,6 +67,7 @@ from wtb.core.scoring.scales import ON_FAILURE, OnFailure, failure_score
 from wtb.core.tree import stored_spec
 from wtb.core.tree.combinations import Mode, Random
 from wtb.core.tree.stored_spec import StoredSpec
+from wtb.planning.data.case_columns import CaseTable, ColumnNames
 from wtb.planning.factors.grids import Grid
 from wtb.planning.factors.parameter_files import check_texts, read_parameter_files, unread_problems
 from wtb.planning.factors.variant_forms import (
@@ -234,7 +235,10 @@ _Kind = Annotated[str, BeforeValidator(_kind)]
 _Evaluator = Annotated[EvaluatorRef, BeforeValidator(_evaluator)]
 _Gate = Annotated[str, BeforeValidator(_gate)]
 _CASES = "a file, an import path 'pkg.mod:fn' or a list of cases"
-_Cases = Annotated[Annotated[Text, Tag(WORD)] | Annotated[tuple[Any, ...], Tag(LIST)], form_of(_CASES)]
+_Cases = Annotated[
+    Annotated[Text, Tag(WORD)] | Annotated[tuple[Any, ...], Tag(LIST)] | Annotated[CaseTable, Tag(MAPPING)],
+    form_of(_CASES),
+]
 
 
 class SweepSpec(Strict):
@@ -249,6 +253,7 @@ class SweepSpec(Strict):
     workflow: Text = Field(description="an import path 'pkg.mod:attr' or a registered name")
     params: Params = {}
     cases: _Cases = Field(description=_CASES)
+    columns: ColumnNames = {}
     files_from: Annotated[tuple[Text, ...], BeforeValidator(bounded)] = ()
     equal_inputs: Literal["cluster", "independent"] = Field(default="cluster", description="cluster or independent")
     vary: Annotated[dict[Name, Vary], BeforeValidator(mark_vary)] = Field(
@@ -350,6 +355,7 @@ class _Sections(dict[Loc, type[BaseModel]]):
 
 _PLACES: dict[Loc, type[BaseModel]] = {
     (): SweepSpec,
+    ("cases",): CaseTable,
     ("best",): Best,
     ("limits",): Limits,
     ("limits", "judging"): JudgingLimits,

@@ -99,6 +99,28 @@ def test_cases_are_read_from_a_file_that_was_sent_before(sending: Sending) -> No
     assert sending.cluster.one("SELECT count(*) FROM upload_parts") == 1
 
 
+def test_a_table_is_read_by_the_keys_of_the_state_where_they_are_known(sending: Sending) -> None:
+    """The laptop does not know the state, so it sends the table and its mapping as they are."""
+    content = "ID;X;Note of mine;Owner\na;1;n;me\n;;;\nb;2;n;me\n"
+    sending.laptop.write({"sheet.csv": content})
+    keys = {**SWEEP, "workflow": "reviewed", "vary": {"draft": "all"}, "evaluate": [], "cases": "sheet.csv"}
+    sending.laptop.write({"sheet.yaml": json.dumps(keys)})
+    refused = sending.wtb("plan", "sheet.yaml", check=2)
+    columns = {"note": "note of mine", "ignore": "Owner"}
+    assert "columns 'Note of mine' and 'Owner' are no keys of the state" in " ".join(refused.stderr.split())
+    sending.laptop.write({"sheet.yaml": json.dumps({**keys, "columns": columns})})
+    plan = sending.wtb("plan", "sheet.yaml", "--format", "json").json
+    assert (plan["cases"], plan["notes"]) == (2, ["1 blank row of cases skipped"])
+    digest = sha256(content.encode()).hexdigest()
+    assert sending.put(f"/uploads/{digest}", content.encode())[0] == 201
+    uploaded = {**keys, "columns": columns, "cases": {"upload": digest, "name": "sheet.csv"}}
+    _, _, planned = sending.post("/plans", {"keys": uploaded})
+    assert (planned["cases"], planned["notes"]) == (2, plan["notes"])
+    files = {**keys, "cases": {"headings": ["X", "Files"], "rows": [["1", "/etc/passwd"]]}}
+    status, _, problem = sending.post("/plans", {"keys": files})
+    assert (status, "a case names files" in problem["detail"]) == (400, True)
+
+
 def test_a_file_that_is_not_what_its_digest_says_is_not_kept(sending: Sending) -> None:
     digest = sha256(b"this").hexdigest()
     status, problem = sending.put(f"/uploads/{digest}", b"that")
@@ -115,6 +137,10 @@ def test_a_file_of_cases_that_is_too_large_for_a_request_is_sent_before_it(sendi
     sending.laptop.write({"many.yaml": json.dumps({**SWEEP, "cases": "many.jsonl"})})
     plan = sending.wtb("plan", "many.yaml", "--format", "json").json
     assert plan["cells"] == CELLS / 2 * len(cases)
+    rows = "".join(f'{number};{number};"{"t;" * 450}"\r\n' for number in range(2_000))
+    sending.laptop.write({"many.csv": f"ID;x;TAGS\r\n{rows}"})
+    sending.laptop.write({"sheet.yaml": json.dumps({**SWEEP, "cases": "many.csv"})})
+    assert sending.wtb("plan", "sheet.yaml", "--format", "json").json["cells"] == plan["cells"]
 
 
 def test_an_answer_is_kept_for_a_day(sending: Sending) -> None:

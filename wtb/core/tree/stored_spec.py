@@ -173,6 +173,7 @@ class StoredSpec(TypedDict, total=False):
     workflow: str
     params: dict[str, Json]
     cases: str
+    columns: NotRequired[dict[str, list[str]]]
     files_from: list[str]
     vary: Mapping[str, Literal["all"] | list[Any]]
     exclude: list[dict[str, list[str]]]

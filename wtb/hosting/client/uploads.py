@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,17 +24,26 @@ def upload_of(arguments: Mapping[str, Any]) -> tuple[Request, dict[str, Any]] | 
     keys = arguments.get("keys")
     if not isinstance(keys, Mapping):
         return None
-    cases = keys.get("cases")
-    if not isinstance(cases, Sequence) or isinstance(cases, str):
+    file = _as_file(keys.get("cases"))
+    if file is None or len(file[1]) <= INLINE_BYTES:
         return None
-    content = "\n".join(json.dumps(case) for case in cases).encode()
-    if len(content) <= INLINE_BYTES:
-        return None
+    name, content = file
     digest = hashlib.sha256(content).hexdigest()
     project = keys.get("project")
     query = [("project", project)] if isinstance(project, str) else []
     request = Request(
         "PUT", f"{PREFIX}{UPLOADS}/{digest}", query, content, {"Content-Type": "application/octet-stream"}
     )
-    named = {**keys, "cases": {"upload": digest, "name": "cases.jsonl"}}
+    named = {**keys, "cases": {"upload": digest, "name": name}}
     return request, {**arguments, "keys": named}
+
+
+def _as_file(cases: object) -> tuple[str, bytes] | None:
+    """A list of cases, or a table of them, as a file with its name; None of anything else."""
+    if isinstance(cases, Sequence) and not isinstance(cases, str):
+        return "cases.jsonl", "\n".join(json.dumps(case) for case in cases).encode()
+    if isinstance(cases, Mapping) and cases.keys() == {"headings", "rows"}:
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows([cases["headings"], *cases["rows"]])
+        return "cases.csv", text.getvalue().encode()
+    return None

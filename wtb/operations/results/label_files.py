@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wtb.analysis.judges.check import Label
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.ids import plain_id
 from wtb.core.values import Json
 from wtb.planning.case_files import READERS, Wrong
 
@@ -145,6 +146,8 @@ def _label(
     if unknown := [key for key in row if key not in known]:
         raise InputError(f"unknown column {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     case = str(row.get("case") or "")
+    if case not in cases:
+        case = plain_id(case)
     if case not in cases:
         raise InputError(f"the sweep has no case {case!r}{did_you_mean(case, cases)}")
     return Label(

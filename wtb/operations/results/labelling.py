@@ -17,6 +17,7 @@ from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.ids import plain_id
 from wtb.core.scoring.judgement import CASES_DRAWN
 from wtb.core.serialization.plain_json import storable
 from wtb.operations.auditing import audited
@@ -164,7 +165,7 @@ def give_label(
     check_no_pool(context.database, asking.sweep, "labelled")
     if label is not None and (problem := problem_of(label, asking.levels, asking.ends)):
         raise InputError(f"label is {describe(label)}; {problem}")
-    number = asking.numbers.get(case)
+    number = asking.numbers.get(case, asking.numbers.get(plain_id(case)))
     if number is None:
         raise InputError(f"the sweep has no case {case!r}{did_you_mean(case, asking.numbers)}")
     if number not in asking.drawn:

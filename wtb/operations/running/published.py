@@ -26,6 +26,7 @@ from wtb.operations.running.preparing import prepare_single, with_options
 from wtb.operations.running.submitting import Submitted, submit
 from wtb.operations.running.uploaded_cases import with_uploaded_cases
 from wtb.planning.cases import case_row, read_cases
+from wtb.planning.data.case_columns import CaseTable, names_files
 from wtb.planning.data.picking import Only
 from wtb.planning.factors.parameter_files import read_parameter_files
 from wtb.planning.prepare import MAX_CELLS, Prepared, prepare
@@ -41,7 +42,8 @@ def sweep_to_send(file: Path) -> dict[str, Any]:
         file: The sweep file.
 
     Returns:
-        Its keys, with its cases as a list, and the texts of files that its parameters name.
+        Its keys, with the texts of files that its parameters name, and its cases as a list, or as a table: only where
+        they are planned are the keys of the state known.
 
     Raises:
         InputError: If something is wrong with it, or with a file that it names.
@@ -51,9 +53,9 @@ def sweep_to_send(file: Path) -> dict[str, Any]:
     spec = spec_of(document)
     keys = {"sweep": spec.sweep, **document.data}
     if isinstance(spec.cases, str):
-        source = read_cases(spec.cases, spec.folder, spec.located)
+        source = read_cases(spec.cases, spec.folder, spec.located, columns=spec.columns)
         source.check()
-        keys["cases"] = [case_row(case) for case in source]
+        keys["cases"] = source.table() or [case_row(case) for case in source]
     return keys
 
 
@@ -202,10 +204,14 @@ def _of_this_machine(spec: SweepSpec) -> Iterator[str]:
     def problem(*place: str | int, text: str) -> str:
         return spec.located.problem(place, text)
 
+    files = "a case names files, and nothing is read here; put what they hold into its input"
     if isinstance(spec.cases, str):
         yield problem("cases", text=f"{spec.cases!r} names a file or code, and nothing is read here; send the cases")
+    elif isinstance(spec.cases, CaseTable):
+        if names_files(spec.cases, spec.columns):
+            yield problem("cases", text=files)
     elif any(isinstance(case, Mapping) and case.get("files") for case in spec.cases):
-        yield problem("cases", text="a case names files, and nothing is read here; put what they hold into its input")
+        yield problem("cases", text=files)
     if spec.files_from:
         yield problem("files_from", text="it names folders, and nothing is read here")
     if spec.run.env is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from wtb.core.errors import InputError, describe
-from wtb.planning.case_files import READERS, Row, Wrong
-from wtb.planning.cases import MAX_PROBLEMS
+from wtb.planning.case_files import READERS, Row, TableRow, Wrong
+from wtb.planning.data.case_problems import CaseProblems
 from wtb.store.database import Database
 from wtb.store.files.uploads import find_upload, read_upload
 
@@ -21,18 +21,18 @@ _EXPECTED = (
 
 
 def with_uploaded_cases(database: Database, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a sweep with its cases as a list.
+    """Return the keys of a sweep with its cases as a list, or as a table.
 
     Args:
         database: Which has the upload.
-        keys: As they were sent: `cases` is a list, or names an upload.
+        keys: As they were sent: `cases` is a list, a table, or names an upload.
 
     Raises:
         InputError: If there is no such upload, or it cannot be read.
         ConflictError: If it is removed while it is read.
     """
     cases = keys.get("cases")
-    if not isinstance(cases, Mapping):
+    if not isinstance(cases, Mapping) or cases.keys() & {"headings", "rows"}:
         return dict(keys)
     digest, name = cases.get("upload"), cases.get("name")
     if cases.keys() != {"upload", "name"} or not isinstance(digest, str) or not isinstance(name, str):
@@ -55,19 +55,24 @@ def with_uploaded_cases(database: Database, keys: Mapping[str, Any]) -> dict[str
     return {**keys, "cases": rows}
 
 
-def _checked(rows: Iterator[Row], file: str, name: str) -> list[Any]:
-    """Return what is in a file. Raises InputError with places by the name it was sent as, or if that is too much."""
+def _checked(rows: Iterator[Row], file: str, name: str) -> list[Any] | dict[str, Any]:
+    """Return the cases of a file: a list, or a table by its headings and rows.
+
+    Raises InputError with places by the name it was sent as, or if there are too many.
+    """
     found: list[Any] = []
-    problems: list[str] = []
+    headings: Sequence[str] | None = None
+    problems = CaseProblems()
     for place, row in rows:
         if isinstance(row, Wrong):
-            problems.append(f"{place.replace(file, name, 1)}: {row}")
+            problems.add(place.replace(file, name, 1), [str(row)])
+        elif isinstance(row, TableRow):
+            headings = row.headings.names
+            found.append(row.values)
         else:
             found.append(row)
         if len(found) > MOST_CASES:
             raise InputError(f"cases: {name} has more than {MOST_CASES:,} cases, which is the limit", argument="keys")
-        if len(problems) == MAX_PROBLEMS:
-            break
     if problems:
-        raise InputError(*problems, argument="keys")
-    return found
+        raise InputError(*problems.texts(), argument="keys")
+    return found if headings is None else {"headings": list(headings), "rows": found}

@@ -9,11 +9,13 @@ from itertools import islice
 
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.core.errors import InputError, StateError, did_you_mean
+from wtb.core.ids import plain_id
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.stored_spec import DataFinding
 from wtb.planning.binding import Bound
 from wtb.planning.cases import Case, CaseSource
 from wtb.planning.data import findings
+from wtb.planning.data.case_problems import CaseProblems
 from wtb.planning.data.classes import ClassCounts
 from wtb.planning.data.equal_inputs import Inputs
 from wtb.planning.data.ordering import Ordering
@@ -22,8 +24,6 @@ from wtb.planning.data.similar_inputs import Texts
 from wtb.planning.metric_names import MEASURED_NAMES
 from wtb.planning.redaction import names_problems
 from wtb.planning.sweep_spec import SingleSpec, SweepSpec
-
-MAX_PROBLEMS = 10
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def check_cases(
     Raises:
         InputError: With each case that does not fit, or if there is none.
     """
-    problems: list[str] = []
+    problems = CaseProblems()
     ids: list[str] = []
     clusters: list[str | None] = []
     lacking, inputs, classes = Counter[str](), Inputs(), ClassCounts(bound.evaluators)
@@ -71,9 +71,7 @@ def check_cases(
         encoded, wrong = _encoded(bound, case, whole=whole)
         unfit = [problem for one in bound.evaluators if (problem := one.problem(case.expected)) is not None]
         # Where the state is the input schema too, both say the same.
-        problems += [f"{source.name}: case {case.id!r}: {text}" for text in dict.fromkeys([*wrong, *unfit])]
-        if len(problems) >= MAX_PROBLEMS:
-            break
+        problems.add(f"{source.name}: case {case.id!r}", dict.fromkeys([*wrong, *unfit]))
         if not unfit:
             lacking.update(one.name for one in bound.evaluators if one.lacks_expected(case.expected))
             classes.add(number, case.expected)
@@ -81,7 +79,7 @@ def check_cases(
             inputs.add(encoded, case.files)
             texts.add(number, case.id, case.input)
     if problems:
-        raise InputError(*problems[:MAX_PROBLEMS])
+        raise InputError(*problems.texts())
     if not ids:
         raise _no_cases(spec, source, only)
     alike = inputs.equal(clusters)
@@ -131,7 +129,7 @@ def _encoded(bound: Bound, case: Case, *, whole: bool) -> tuple[bytes | None, li
 
 def _no_cases(spec: SweepSpec, source: CaseSource, only: Only) -> InputError:
     """Return what to raise if no case is left to run."""
-    known = only.case is None or any(case.id == only.case for case in source)
+    known = only.case is None or any(case.id == plain_id(only.case) for case in source)
     if spec.holdout is not None and known:
         return InputError(spec.located.problem(("holdout",), _describe_empty(spec, only)))
     if only.case is None:

@@ -10,6 +10,7 @@ from itertools import islice
 from wtb.core.arguments.checking import check_fields
 from wtb.core.arguments.kinds import Count
 from wtb.core.errors import InputError
+from wtb.core.ids import plain_id
 from wtb.core.tree.run_order import is_held_out, place_of
 from wtb.planning.cases import Case, CaseSource
 from wtb.planning.sweep_spec import SweepSpec
@@ -43,7 +44,8 @@ def pick_cases(spec: SweepSpec, source: CaseSource, only: Only) -> Iterator[Case
     if (share := spec.holdout) is not None:
         cases = (case for case in cases if is_held_out(share, spec.seed, case.id, case.cluster) == only.final)
     if only.case is not None:
-        cases = (case for case in cases if case.id == only.case)
+        wanted = plain_id(only.case)
+        cases = (case for case in cases if case.id == wanted)
     yield from islice(cases, only.limit)
 
 

@@ -32,6 +32,7 @@ from wtb.store.tables.schema import (
     checkpoints,
     events,
     executions,
+    is_case,
     is_visible,
     labels,
     matrices,
@@ -86,7 +87,7 @@ def find_cases(
     if project is not None:
         query = query.where(sweeps.c.project == project)
     with database.read() as connection:
-        found = fetch_records(connection, FoundCase, query.where(cases.c.id == case))
+        found = fetch_records(connection, FoundCase, query.where(is_case(case)))
         if found:
             return found
         known = connection.execute(query.with_only_columns(cases.c.id).order_by(None).distinct().limit(1000))

@@ -24,6 +24,7 @@ from wtb.store.tables.schema import (
     decisions,
     events,
     executions,
+    is_case,
     is_visible,
     scores,
     sweeps,
@@ -48,7 +49,7 @@ def cells_like(
         .order_by(cells.c.case_number, cells.c.repeat, cells.c.combination)
         .limit(limit)
     )
-    query = query.where(*equal({cases.c.id: case, cells.c.repeat: repeat}))
+    query = query.where(*equal({cells.c.repeat: repeat}), *([] if case is None else [is_case(case)]))
     if combinations is not None:
         query = query.where(cells.c.combination.in_(combinations))
     return database.records(FoundCell, query)
@@ -136,7 +137,7 @@ def check_case(database: Database, sweep_id: str, case: str) -> None:
     """Check that a sweep has a case of this id. Raises InputError with near matches, or with the cases that it has."""
     query = sa.select(cases.c.id).where(cases.c.sweep_id == sweep_id)
     with database.read() as connection:
-        if connection.scalar(query.where(cases.c.id == case)) is None:
+        if connection.scalar(query.where(is_case(case))) is None:
             known = list(connection.scalars(query.order_by(cases.c.number).limit(1000)))
             raise InputError(f"the sweep has no case {case!r}{meant_or_known(case, known)}")
 

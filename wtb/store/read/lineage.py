@@ -12,7 +12,7 @@ from wtb.store.bulk import equal, fetch_among, fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.rows.control import RollbackRow
 from wtb.store.rows.executions import ExecutionRow, Mark
-from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, rollbacks
+from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, is_case, rollbacks
 
 Marks = Mapping[str, Mark]
 
@@ -176,5 +176,5 @@ def case_numbers(connection: sa.Connection, sweep_id: str, case: str | None = No
     query = sa.select(executions.c.case_number).where(executions.c.sweep_id == sweep_id).distinct()
     if case is not None:
         same = (cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number)
-        query = query.where(sa.exists().where(*same, cases.c.id == case))
+        query = query.where(sa.exists().where(*same, is_case(case)))
     return list(connection.scalars(query.order_by(executions.c.case_number)))

@@ -35,6 +35,7 @@ from wtb.store.tables.schema import (
     combinations,
     executions,
     invocations,
+    is_case,
     is_visible,
     metrics,
     node_runs,
@@ -398,7 +399,7 @@ def cell_rows(
     )
     if statuses:
         query = query.where(cells.c.status.in_(list(statuses)))
-    query = query.where(*equal({cases.c.id: case}))
+    query = query if case is None else query.where(is_case(case))
     with database.read() as connection:
         for row in connection.execute(query.execution_options(yield_per=2000)):
             yield ListedCell(*row)

@@ -57,6 +57,7 @@ from wtb.store.tables.sweeps import ALERTING as ALERTING
 from wtb.store.tables.sweeps import cases as cases
 from wtb.store.tables.sweeps import combinations as combinations
 from wtb.store.tables.sweeps import events as events
+from wtb.store.tables.sweeps import is_case as is_case
 from wtb.store.tables.sweeps import is_kept as is_kept
 from wtb.store.tables.sweeps import is_visible as is_visible
 from wtb.store.tables.sweeps import limited_nodes as limited_nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from wtb.core.ids import plain_id
 from wtb.core.status import HIDDEN_SWEEPS, SWEEP
 from wtb.store.tables.access import project_column
 from wtb.store.tables.column_types import (
@@ -122,6 +123,12 @@ cases = sa.Table(
 
 # Whoever counts or lists the cases of a sweep asks for this, unless it is about what was erased.
 is_kept: sa.ColumnElement[bool] = cases.c.erased_at.is_(None)
+
+
+def is_case(id: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a case has an id, as it is typed or as it is stored."""
+    return cases.c.id.in_(sorted({id, plain_id(id)}))
+
 
 combinations = sa.Table(
     "combinations",

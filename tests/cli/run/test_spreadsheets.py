@@ -1,0 +1,122 @@
+"""A spreadsheet saved as CSV, by real commands: what is wrong with it is named once, and the mapping offered works."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import wtb
+
+if TYPE_CHECKING:
+    from tests.support.project import Project
+
+FLOW = """
+from typing import TypedDict
+
+from wtb import END, Workflow
+
+
+class State(TypedDict, total=False):
+    question: str
+    answer: str
+
+
+wf = Workflow("ask", state=State)
+
+
+@wf.node
+def answer(state, *, upper: bool = False):
+    return {"answer": state["question"].upper() if upper else state["question"]}
+
+
+answer.variant("upper", upper=True)
+wf.entry(answer)
+wf.edge(answer, END)
+"""
+SWEEP: dict[str, Any] = {
+    "workflow": "sheet:wf",
+    "vary": {"answer": "all"},
+    "evaluate": [{"exact_match": {"field": "answer"}}],
+    "run": {"pool": "thread"},
+}
+# As a spreadsheet program of a European locale writes it.
+SHEET = "\ufeffID;Question ;Expected Answer;Area\r\n" + "".join(
+    f"Q{n}\u00a0;frage {n}, bitte;FRAGE {n}, BITTE;Ü {n}\r\n;;;\r\n" for n in range(1, 31)
+)
+
+
+@pytest.fixture(scope="module")
+def sheet(shared_project: Project) -> Project:
+    files = {"sheet.py": FLOW, "sheet.csv": SHEET, "sheet.yaml": sweep(cases="sheet.csv")}
+    shared_project.write(files)
+    return shared_project
+
+
+def sweep(**keys: Any) -> str:
+    return json.dumps({**SWEEP, **keys})
+
+
+def offered(said: str) -> str:
+    found = re.search(r"such as (columns: \{.*\})", " ".join(said.split()))
+    assert found is not None, said
+    return found[1]
+
+
+def test_a_sheet_is_mapped_as_the_message_says_and_then_runs(sheet: Project) -> None:
+    refused = sheet.inside("plan", "sheet.yaml", check=2)
+    columns = offered(refused.said)
+    assert columns == 'columns: {expected: "Expected Answer", ignore: ["Area"]}'
+    assert len(refused.said.strip().splitlines()) <= 5
+    yaml = "".join(f"{key}: {json.dumps(value)}\n" for key, value in SWEEP.items())
+    sheet.write({"mapped.yaml": f"{yaml}cases: sheet.csv\n{columns}\n"})
+    ran = sheet.inside("run", "mapped.yaml", check=0)
+    assert "30 blank rows of sheet.csv skipped" in " ".join(ran.said.split())
+    rows = sheet.inside("matrix", "mapped", "--format", "json", check=0).json["rows"]
+    means = {row["combination"]["answer"]: row["metrics"]["exact_match"]["mean"] for row in rows}
+    assert means == {"default": 0.0, "upper": 1.0}
+    cells = sheet.inside("show", "mapped", "--cells", "--limit", "100", "--format", "json", check=0).json["cells"]
+    assert {cell["case"] for cell in cells} == {f"Q{n}" for n in range(1, 31)}
+
+
+def test_from_python_it_is_the_same(sheet: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(sheet.folder)
+    monkeypatch.syspath_prepend(sheet.folder)
+    with pytest.raises(wtb.InputError, match=r"map in the sweep file, such as columns: \{expected:"):
+        wtb.Sweep(cases="sheet.csv", **SWEEP).prepare()
+    mapped = wtb.Sweep(cases="sheet.csv", columns={"expected": "Expected Answer", "ignore": ["Area"]}, **SWEEP)
+    assert (mapped.prepare().cases, mapped.prepare().blank_rows) == (30, 30)
+
+
+def test_what_is_wrong_with_each_case_is_told_once(sheet: Project) -> None:
+    rows = "".join(f"{n},x\n" for n in range(30))
+    sheet.write(
+        {
+            "typed.py": FLOW.replace("class State(TypedDict, total=False):", "class State(BaseModel):")
+            .replace("from typing import TypedDict", "from pydantic import BaseModel")
+            .replace("question: str", "question: int")
+            .replace('state["question"]', "state.question"),
+            "typed.csv": f"id,question\n{rows}",
+            "typed.yaml": sweep(workflow="typed:wf", cases="typed.csv"),
+            "listed.yaml": sweep(cases=[{"id": f"c{n}", "input": {"Question": "x"}} for n in range(30)]),
+        }
+    )
+    said = " ".join(sheet.inside("plan", "typed.yaml", check=2).said.split())
+    assert said.count("key 'question'") == 1
+    assert "typed.csv: case '0' and 29 more: key 'question': " in said
+    said = " ".join(sheet.inside("plan", "listed.yaml", check=2).said.split())
+    assert "case 'c0' and 29 more: key 'Question' is not in the state; did you mean 'question'?" in said
+
+
+def test_ids_are_found_however_they_are_typed(sheet: Project) -> None:
+    composed, decomposed = (unicodedata.normalize(form, "Straße é") for form in ("NFC", "NFD"))
+    cases = [{"id": f" {decomposed}", "input": {"question": "a"}}, {"id": "b", "input": {"question": "b"}}]
+    sheet.write({"ids.yaml": sweep(cases=cases)})
+    sheet.inside("run", "ids.yaml", "--quiet", check=0)
+    for typed in (composed, decomposed, f"{decomposed} "):
+        assert sheet.inside("plan", "ids.yaml", f"--case={typed}", "--format", "json", check=0).json["cases"] == 1
+        shown = sheet.inside("show", "ids", "--cells", "--case", typed, "--format", "json", check=0).json["cells"]
+        assert [cell["case"] for cell in shown] == [composed, composed]

@@ -1,0 +1,278 @@
+"""Columns of a table of cases: which key of a case each of them is.
+
+`id`, `expected`, `cluster`, `tags` and `files` are these keys of a case, and `expected.x` is a key of its expected
+value. Any other column, also with `input.` before its name, is a key of the input. Headings match keys without case and
+without surrounding spaces. `columns` of a sweep maps headings that match nothing, and names columns to ignore.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from wtb.config.field_types import Name, Strict
+from wtb.config.validation_messages import expected, problem
+from wtb.config.yaml_reader import Located
+from wtb.core.errors import InputError, describe, meant_or_known
+from wtb.core.texts import listed_names, plural
+from wtb.planning.case_files import Headings, Wrong
+
+OF_A_CASE = ("id", "expected", "cluster", "tags", "files")
+IGNORE = "ignore"
+MAX_SHOWN = 10  # headings in a message
+_MAX_COMPARED = 200  # headings that are compared with keys, each with each
+_NESTED = ("input", "expected")
+_EXPECTED_WORDS = frozenset({"expected", "target", "reference", "gold", "truth"})
+
+Meaning = tuple[str, str | None]  # a key of a case, and the key within it
+_UNNAMED: Meaning = ("", None)
+_IGNORED: Meaning = (IGNORE, None)
+
+
+class BlankRow:
+    """A row of a table in which every cell is blank."""
+
+
+def _headings_of(value: object) -> tuple[str, ...]:
+    headings = [value] if isinstance(value, str) else value
+    if isinstance(headings, list | tuple) and headings and all(map(_is_heading, headings)):
+        return tuple(headings)
+    raise expected(f"the heading of a column, or a list of headings for '{IGNORE}'")
+
+
+def _is_heading(value: object) -> bool:
+    return isinstance(value, str) and value.strip() != ""
+
+
+def _one_each(columns: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    for key, headings in columns.items():
+        if len(headings) > 1 and key != IGNORE:
+            raise problem(f"{len(headings)} headings; expected 1: only '{IGNORE}' takes several", at=(key,))
+    return columns
+
+
+ColumnNames = Annotated[
+    dict[Name, Annotated[tuple[str, ...], BeforeValidator(_headings_of)]], AfterValidator(_one_each)
+]
+
+
+class CaseTable(Strict):
+    """Cases as a table: texts in columns, read as a CSV file is."""
+
+    headings: Annotated[tuple[str, ...], Field(min_length=1, description="a list of headings")]
+    rows: Annotated[tuple[tuple[str, ...], ...], Field(description="a list of rows, each a list of texts")]
+
+
+@dataclass(frozen=True)
+class ColumnKeys:
+    """How columns of tables become keys of cases.
+
+    Attributes:
+        columns: `columns` of the sweep: key -> headings.
+        located: Names the place of `columns` in messages.
+        state: The keys that an input may have; None if it may have any.
+        inputs: Those of them that inputs are expected to have, for suggestions.
+    """
+
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    located: Located = field(default_factory=Located)
+    state: Sequence[str] | None = None
+    inputs: Sequence[str] = ()
+
+    def read(self, headings: Headings) -> list[Meaning]:
+        """Return the key of a case that each column is. Raises InputError with each problem once."""
+        names = [_plain(name) for name in headings.names]
+        exact = frozenset(self.state or ())
+        by_fold: dict[str, list[str]] = {}
+        for key in self.state or ():
+            by_fold.setdefault(key.casefold(), []).append(key)
+        mapped, problems = self._mapped(names, exact, headings.place)
+        if problems:
+            raise InputError(*problems)
+        found, unknown = list[Meaning](), list[str]()
+        for position, name in enumerate(names):
+            meaning = mapped.get(position) or self._meaning(name, exact, by_fold)
+            found.append(meaning or _IGNORED)
+            if meaning is None:
+                unknown.append(name)
+        problems = [f"{headings.place}: {text}" for text in _repeated(names, found)]
+        if unknown:
+            problems.append(f"{headings.place}: {self._describe_unknown(unknown, found)}")
+        if problems:
+            raise InputError(*problems)
+        return found
+
+    def _mapped(self, names: Sequence[str], exact: frozenset[str], place: str) -> tuple[dict[int, Meaning], list[str]]:
+        """The columns that the sweep maps, by position, and what is wrong with its mapping."""
+        mapped, problems = dict[int, Meaning](), list[str]()
+        positions: dict[str, list[int]] = {}
+        for position, name in enumerate(names):
+            positions.setdefault(name, []).append(position)
+        for key, headings in self.columns.items():
+            meaning = self._target(key, exact)
+            if meaning is None:
+                wrong = f"'columns.{key}' maps to a key that is not in the state{meant_or_known(key, self.state or ())}"
+                problems.append(self.located.problem(("columns", key), wrong))
+                continue
+            for heading in headings:
+                at = positions.get(_plain(heading)) or _without_case(_plain(heading), names)
+                if len(at) != 1 or at[0] in mapped:
+                    wrong = "twice" if at else f"not in {place}{meant_or_known(_plain(heading), filter(None, names))}"
+                    text = f"'columns.{key}' is {describe(heading)}, a heading that is {wrong}"
+                    problems.append(self.located.problem(("columns", key), text))
+                else:
+                    mapped[at[0]] = meaning
+        return mapped, problems
+
+    def _target(self, key: str, exact: frozenset[str]) -> Meaning | None:
+        if key in OF_A_CASE or key == IGNORE:
+            return key, None
+        whole, dot, inner = key.partition(".")
+        if dot and inner and whole in _NESTED and key not in exact:
+            return (whole, inner) if whole == "expected" or self.state is None or inner in exact else None
+        return ("input", key) if self.state is None or key in exact else None
+
+    def _meaning(self, name: str, exact: frozenset[str], by_fold: Mapping[str, list[str]]) -> Meaning | None:
+        """The key that a column is by its heading; None if it is none."""
+        if not name:
+            return _UNNAMED
+        folded = name.casefold()
+        if name in OF_A_CASE:
+            return name, None
+        if name in exact:
+            return "input", name
+        if folded in OF_A_CASE:
+            return folded, None
+        whole, dot, inner = name.partition(".")
+        if dot and inner and whole.casefold() in _NESTED:
+            if whole.casefold() == "expected":
+                return "expected", inner
+            name, folded = inner, inner.casefold()
+        if self.state is None or name in exact:
+            return "input", name
+        keys = by_fold.get(folded, [])
+        return ("input", keys[0]) if len(keys) == 1 else None
+
+    def _describe_unknown(self, unknown: Sequence[str], found: Sequence[Meaning]) -> str:
+        """Name columns that are no keys, and the mapping with which they may be read."""
+        shown = [repr(name if len(name) <= 40 else name[:37] + "...") for name in unknown[:MAX_SHOWN]]
+        more = len(unknown) - len(shown)
+        names = listed_names(shown) if not more else f"{', '.join(shown)} and {more:,} more"
+        verb = f"column {names} is no key" if len(unknown) == 1 else f"columns {names} are no keys"
+        known = list(self.state or ())
+        keys = ", ".join(known[:MAX_SHOWN]) + (", ..." if len(known) > MAX_SHOWN else "")
+        return f"{verb} of the state ({keys}); map in the sweep file, such as {self._suggest(unknown, found)}"
+
+    def _suggest(self, unknown: Sequence[str], found: Sequence[Meaning]) -> str:
+        """A mapping for columns that are no keys: to the nearest free key, else to be ignored."""
+        taken = {inner if key == "input" else key for key, inner in found}
+        free = [key for key in ("expected", "id", *self.inputs) if key not in taken]
+        pairs, ignored = list[str](), list[str]()
+        for written, headings in self.columns.items():
+            if written == IGNORE:
+                ignored += map(_quoted, headings)
+            else:
+                pairs.append(f"{written}: {_quoted(headings[0])}")
+        for name in unknown[:_MAX_COMPARED]:
+            key = _nearest(name, free)
+            if key is None:
+                ignored.append(_quoted(name))
+            else:
+                free.remove(key)
+                pairs.append(f"{key}: {_quoted(name)}")
+        if len(ignored) > MAX_SHOWN:
+            ignored = [*ignored[:MAX_SHOWN], "..."]
+        if ignored:
+            pairs.append(f"{IGNORE}: [{', '.join(ignored)}]")
+        return f"columns: {{{', '.join(pairs)}}}"
+
+
+def case_of(meanings: Sequence[Meaning], values: Sequence[str]) -> dict[str, object] | BlankRow | Wrong:
+    """Return the case of a row, or what is wrong with the row."""
+    if not any(value.strip() for value in values):
+        return BlankRow()
+    if len(values) != len(meanings):
+        return Wrong(f"{plural(len(values), 'value')}; expected {len(meanings)}, one for each column")
+    nested: dict[str, dict[str, str]] = {"input": {}}
+    row: dict[str, object] = {}
+    for number, ((key, inner), value) in enumerate(zip(meanings, values, strict=True), start=1):
+        if inner is not None:
+            if key == "input" or value.strip():
+                nested.setdefault(key, {})[inner] = value
+        elif not key and value.strip():
+            return Wrong(f"a value in column {number}, which has no heading; expected a heading for each column")
+        elif key in _READ and value.strip():
+            row[key] = _READ[key](value)
+    return {**nested, **row}
+
+
+_READ: Mapping[str, Callable[[str], object]] = {
+    "id": str.strip,
+    "cluster": str.strip,
+    "expected": str,
+    "tags": lambda text: re.split(r"[\s;]+", text.strip(" ;")) if text.strip(" ;") else [],
+    "files": lambda text: [name.strip() for name in text.split(";") if name.strip()],
+}
+
+
+def names_files(table: CaseTable, columns: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether a case of a table names files."""
+    try:
+        meanings = ColumnKeys(columns).read(Headings(table.headings, ""))
+    except InputError:
+        return False  # it is rejected with what is wrong
+    at = [number for number, meaning in enumerate(meanings) if meaning[0] == "files"]
+    return any(row[number].strip() for row in table.rows for number in at if number < len(row))
+
+
+def _plain(heading: str) -> str:
+    """A heading as it is compared: one line, normalised."""
+    return unicodedata.normalize("NFC", " ".join(heading.split()))
+
+
+def _without_case(heading: str, names: Sequence[str]) -> list[int]:
+    return [position for position, name in enumerate(names) if name.casefold() == heading.casefold()]
+
+
+def _repeated(names: Sequence[str], meanings: Sequence[Meaning]) -> Iterator[str]:
+    """Yield which columns are the same key as one before them, or part of one that another column is."""
+    whole = {key: name for name, (key, inner) in zip(names, meanings, strict=True) if inner is None}
+    seen: dict[Meaning, str] = {}
+    for name, meaning in zip(names, meanings, strict=True):
+        key, inner = meaning
+        if key in ("", IGNORE):
+            continue
+        before = seen.get(meaning, whole.get(key) if inner else None)
+        if before == name:
+            yield f"column {describe(name)} a second time; expected each column once"
+        elif before is not None:
+            text = f"columns {describe(before)} and {describe(name)} are both '{inner if key == 'input' else key}'"
+            yield f"{text}; expected one of them, and the other one in 'columns.{IGNORE}' of the sweep file"
+        seen.setdefault(meaning, name)
+
+
+def _nearest(heading: str, keys: Sequence[str]) -> str | None:
+    """The key that a heading seems to name, if any."""
+    folded = heading.casefold()
+    words = re.findall(r"\w+", folded.replace("_", " "))
+    best: tuple[float, str] | None = None
+    for key in keys[:_MAX_COMPARED]:
+        parts = key.casefold().replace("_", " ").split()
+        if (key == "expected" and not _EXPECTED_WORDS.isdisjoint(words)) or (parts and set(parts) <= set(words)):
+            score = 2.0
+        else:
+            score = difflib.SequenceMatcher(None, folded[:100], key.casefold()[:100]).ratio()
+        if score >= 0.6 and (best is None or score > best[0]):
+            best = score, key
+    return None if best is None else best[1]
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
