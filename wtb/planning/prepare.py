@@ -134,7 +134,7 @@ class Prepared:
             session=session_name(spec.session),
             project=spec.project,
             spec=self._stored_spec(),
-            graph_id=hashlib.sha256(orjson.dumps(graph, option=orjson.OPT_SORT_KEYS)).hexdigest(),
+            graph_id=hashlib.sha256(orjson.dumps(graph)).hexdigest(),
             graph=graph,
             fingerprints=self.bound.fingerprints,
             choices=self.choices,

@@ -134,6 +134,16 @@ class Position:
         )
 
 
+def in_order(state: Mapping[str, V], order: Mapping[str, int]) -> dict[str, V]:
+    """A state with its keys in the order of declaration, and then by name.
+
+    Args:
+        state: What each key has; a database may return the keys in any order.
+        order: The place of each key that the workflow declares.
+    """
+    return {key: state[key] for key in sorted(state, key=lambda key: (order.get(key, len(order)), key))}
+
+
 def shown(state: Mapping[str, V]) -> dict[str, V]:
     """A state without what is the engine's own."""
     return {key: value for key, value in state.items() if not is_hidden(key)}

@@ -202,7 +202,7 @@ def _write(
         "metrics": [{name: value for name, value in asdict(one).items() if name != "sweep_id"} for one in measured],
         "history": {name: member.model_dump() for name, member in out.history.items()},
     }
-    out.add(HEAD, [orjson.dumps(head, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)])
+    out.add(HEAD, [orjson.dumps(head, option=orjson.OPT_INDENT_2)])
     return {
         "execution": row.id,
         "case": case.id,

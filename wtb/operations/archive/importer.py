@@ -312,7 +312,7 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session: S
     is_open = execution.status in (*OPEN_EXECUTIONS, "forked")
     status = "paused" if is_open else execution.status
     reason = f"imported by {by}; it was {execution.status}"
-    graph = orjson.dumps(head.graph, option=orjson.OPT_SORT_KEYS)
+    graph = orjson.dumps(head.graph)
     graph_row = {"id": hashlib.sha256(graph).hexdigest(), "name": head.graph["name"], "version": head.graph["version"]}
     sweep = {
         "id": sweep_id,

@@ -14,7 +14,7 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_among
 from wtb.store.database import Database
 from wtb.store.log import derived_counts, row_counts
-from wtb.store.read.queries import as_bytes, as_checkpoint, rows_by_id, stored_bytes, the_one
+from wtb.store.read.queries import as_bytes, as_checkpoint, rows_by_id, state_order, stored_bytes, the_one
 from wtb.store.rows.executions import CheckpointRow, DecisionRow, ExecutionRow
 from wtb.store.rows.results import CellRow, FoundCell, ScoreRow
 from wtb.store.tables.schema import (
@@ -93,7 +93,7 @@ def find_checkpoint(database: Database, ref: str) -> tuple[Checkpoint, str]:
     hint = "`wtb history EXECUTION` lists those of an execution"
     rows = rows_by_id(database, CheckpointRow, query, checkpoints.c.id, ref)
     row = the_one({row.id: row for row in rows}, ref, "checkpoint", hint)
-    return as_checkpoint(row), row.sweep_id
+    return as_checkpoint(row, state_order(database, row.sweep_id)), row.sweep_id
 
 
 def execution_of(database: Database, checkpoint_id: str) -> str:

@@ -89,7 +89,8 @@ def _checkpoints(database: Database, ids: Sequence[str]) -> list[Checkpoint]:
             rows = [
                 CheckpointRow(*row) for row in fetch_among(connection, sa.select(checkpoints), checkpoints.c.id, ids)
             ]
-    return [queries.as_checkpoint(row) for row in sorted(rows, key=lambda row: (row.created_at, row.id))]
+    rows.sort(key=lambda row: (row.created_at, row.id))
+    return [queries.as_checkpoint(row, queries.state_order(database, row.sweep_id)) for row in rows]
 
 
 def _chosen_variants(database: Database, row: ExecutionRow, nodes: Sequence[str]) -> Mapping[str, set[str | None]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
@@ -15,7 +17,16 @@ from wtb.core.scoring.passes import read_passes
 from wtb.core.scoring.scales import LEFT_OUT, OnFailure
 from wtb.core.serialization.codec import digest
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, StoredPosition, Totals, Writer
+from wtb.core.tree.checkpoints import (
+    Checkpoint,
+    CheckpointId,
+    Inside,
+    Position,
+    StoredPosition,
+    Totals,
+    Writer,
+    in_order,
+)
 from wtb.core.values import Value
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import among, equal, fetch_among, fetch_record, fetch_records
@@ -197,6 +208,23 @@ def workflow_graph(database: Database, workflow_id: str) -> WorkflowDocument:
     return graph
 
 
+_ORDERS: WeakKeyDictionary[Database, dict[str, dict[str, int]]] = WeakKeyDictionary()
+_MOST_ORDERS = 1000
+
+
+def state_order(database: Database, sweep_id: str) -> Mapping[str, int]:
+    """The place of each key of the state that the workflow of a sweep declares. It never changes, so it is kept."""
+    orders = _ORDERS.setdefault(database, {})
+    if (order := orders.get(sweep_id)) is None:
+        query = sa.select(workflows.c.graph).join(sweeps, sweeps.c.workflow_id == workflows.c.id)
+        graph = database.scalar(query.where(sweeps.c.id == sweep_id)) or {}
+        order = {key: place for place, key in enumerate(graph.get("state", ()))}
+        if len(orders) >= _MOST_ORDERS:
+            orders.clear()
+        orders[sweep_id] = order
+    return order
+
+
 def choices(database: Database, sweep_id: str) -> list[dict[str, str]]:
     """The combinations of a sweep by number."""
     query = sa.select(combinations.c.choices).where(combinations.c.sweep_id == sweep_id).order_by(combinations.c.number)
@@ -205,15 +233,17 @@ def choices(database: Database, sweep_id: str) -> list[dict[str, str]]:
 
 def choices_of_execution(database: Database, row: ExecutionRow) -> list[dict[str, str]]:
     """Return the combinations whose cells an execution carries; of one that was forked by hand, its own choices."""
-    if row.choices is not None:
-        return [dict(row.choices)]
     every = choices(database, row.sweep_id)
+    if row.choices is not None:
+        return [in_order(row.choices, {node: place for place, node in enumerate(every[0] if every else ())})]
     return [every[number] for number in row.combinations]
 
 
 def case_rows(database: Database, sweep_id: str, numbers: Iterable[int]) -> dict[int, CaseRow]:
     query = sa.select(cases).where(cases.c.sweep_id == sweep_id, cases.c.number.in_(list(numbers)))
-    return {row.number: row for row in database.records(CaseRow, query)}
+    order = state_order(database, sweep_id)
+    rows = database.records(CaseRow, query)
+    return {row.number: replace(row, input=in_order(row.input, order)) for row in rows}
 
 
 def stored_bytes(database: Database) -> sa.ColumnElement[Any]:
@@ -252,12 +282,13 @@ def verified(stored: Mapping[str, str | bytes], wanted: Iterable[str]) -> dict[s
     return found
 
 
-def as_checkpoint(row: CheckpointRow) -> Checkpoint:
+def as_checkpoint(row: CheckpointRow, order: Mapping[str, int] | None = None) -> Checkpoint:
+    """Make a checkpoint of its row. order: as of `state_order`; without it, keys are ordered by name."""
     return Checkpoint(
         CheckpointId(row.id),
         None if row.parent_id is None else CheckpointId(row.parent_id),
         Position.read(row.position),
-        row.state,
+        in_order(row.state, order or {}),
         tuple(Writer(*writer) for writer in row.writers),
         row.workspace,
         Totals(*row.totals),
@@ -271,7 +302,7 @@ def as_checkpoint(row: CheckpointRow) -> Checkpoint:
 def checkpoint(database: Database, id: str) -> Checkpoint:
     """Return a checkpoint that there is."""
     (row,) = database.records(CheckpointRow, sa.select(checkpoints).where(checkpoints.c.id == id))
-    return as_checkpoint(row)
+    return as_checkpoint(row, state_order(database, row.sweep_id))
 
 
 def line(database: Database, head_id: str) -> list[Checkpoint]:
@@ -281,13 +312,19 @@ def line(database: Database, head_id: str) -> list[Checkpoint]:
     parents = sa.select(checkpoints, (walk.c.back + 1).label("back")).join(walk, checkpoints.c.id == walk.c.parent_id)
     walk = walk.union_all(parents)
     query = sa.select(*(walk.c[column.name] for column in checkpoints.c)).order_by(walk.c.back.desc())
-    return [as_checkpoint(row) for row in database.records(CheckpointRow, query)]
+    return [as_checkpoint(row, state_order(database, row.sweep_id)) for row in database.records(CheckpointRow, query)]
 
 
 def node_runs_from(database: Database, checkpoint_id: str) -> list[NodeRunRow]:
     """The node runs that started from a checkpoint."""
     query = sa.select(node_runs).where(node_runs.c.checkpoint_id == checkpoint_id)
-    return database.records(NodeRunRow, query)
+    return _with_ordered_writes(database, database.records(NodeRunRow, query))
+
+
+def _with_ordered_writes(database: Database, rows: Sequence[NodeRunRow]) -> list[NodeRunRow]:
+    return [
+        replace(row, writes=row.writes and in_order(row.writes, state_order(database, row.sweep_id))) for row in rows
+    ]
 
 
 @checked
@@ -407,9 +444,10 @@ def cell_rows(
 
 def checkpoint_states(database: Database, ids: Iterable[str]) -> dict[str, dict[str, str]]:
     """Checkpoint id -> its state as key -> digest."""
-    query = sa.select(checkpoints.c.id, checkpoints.c.state)
+    query = sa.select(checkpoints.c.id, checkpoints.c.sweep_id, checkpoints.c.state)
     with database.read() as connection:
-        return dict(fetch_among(connection, query, checkpoints.c.id, ids))
+        found = list(fetch_among(connection, query, checkpoints.c.id, ids))
+    return {id: in_order(state, state_order(database, sweep_id)) for id, sweep_id, state in found}
 
 
 def score_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | None = None) -> list[ScoreRow]:
@@ -440,7 +478,8 @@ def _measure(row: MetricRow) -> Measure:
 
 
 def node_runs_by_id(database: Database, ids: Sequence[str]) -> list[NodeRunRow]:
-    return _records_with(database, NodeRunRow, node_runs.c.id, ids, node_runs.c.started_at)
+    rows = _records_with(database, NodeRunRow, node_runs.c.id, ids, node_runs.c.started_at)
+    return _with_ordered_writes(database, rows)
 
 
 def attempt_rows(database: Database, node_run_ids: Sequence[str]) -> list[AttemptRow]:

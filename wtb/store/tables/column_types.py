@@ -20,6 +20,8 @@ metadata = sa.MetaData(
 )
 
 Json = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+OrderedJson = sa.JSON(none_as_null=True)
+"""Objects with their keys in the order in which they were written, which PostgreSQL's JSONB forgets."""
 Id = sa.String(32)
 Digest = sa.String(64)
 Seconds: sa.Double[float] = sa.Double()

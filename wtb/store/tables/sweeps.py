@@ -12,6 +12,7 @@ from wtb.store.tables.column_types import (
     Digest,
     Id,
     Json,
+    OrderedJson,
     Seconds,
     metadata,
     now,
@@ -65,7 +66,7 @@ workflows = sa.Table(
     sa.Column("id", Digest, primary_key=True, comment="SHA-256 of the graph snapshot"),
     sa.Column("name", sa.String(200), nullable=False),
     sa.Column("version", sa.String(200), nullable=False),
-    sa.Column("graph", Json, nullable=False),
+    sa.Column("graph", OrderedJson, nullable=False),
 )
 
 sweeps = sa.Table(
@@ -82,8 +83,8 @@ sweeps = sa.Table(
     sa.Column("runner_id", Id, comment="the process that runs it by itself, while it does"),
     sa.Column("queued", sa.Boolean, nullable=False, server_default=sa.false(), comment="workers run it"),
     sa.Column("running_since", Seconds, comment="the time of its limit `wall` counts from here"),
-    sa.Column("spec", Json, nullable=False, comment="the sweep as it was submitted, and where from"),
-    sa.Column("fingerprints", Json, nullable=False, comment="node -> variant -> code fingerprint"),
+    sa.Column("spec", OrderedJson, nullable=False, comment="the sweep as it was submitted, and where from"),
+    sa.Column("fingerprints", OrderedJson, nullable=False, comment="node -> variant -> code fingerprint"),
     sa.Column("kind", sa.String(8), nullable=False, server_default="sweep", comment="sweep, or a single execution"),
     sa.Column("breakpoints", Json, comment="where executions pause, in words"),
     sa.Column("notify", Json, comment="notification targets and what each is sent; null if none"),
@@ -135,7 +136,7 @@ combinations = sa.Table(
     metadata,
     sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("choices", Json, nullable=False, comment="varied node -> variant"),
+    sa.Column("choices", OrderedJson, nullable=False, comment="varied node -> variant"),
     sa.Column("stopped", Json, comment="by, reason, at: its open cells were skipped"),
     sa.Index("ix_combinations_stopped", "sweep_id", **where("stopped IS NOT NULL")),
 )

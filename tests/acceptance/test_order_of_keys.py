@@ -1,0 +1,135 @@
+"""One sweep on SQLite and on PostgreSQL: equal documents and texts, with nodes and keys in the order of the author."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from wtb.core.tree.checkpoints import in_order
+
+if TYPE_CHECKING:
+    from tests.support.project import Project
+
+# Names that JSONB would put in another order: it sorts them by length, and then by bytes.
+FLOW = """
+from typing import TypedDict
+
+from wtb import END, Workflow
+
+
+class State(TypedDict, total=False):
+    question: str
+    supported: bool
+    docs: list
+    answer: str
+    q: str
+
+
+wf = Workflow("ordered", state=State)
+
+
+@wf.node
+def retrieve(state, *, wide: bool = False):
+    return {"docs": [1, 2] if wide else [1], "q": "x"}
+
+
+@wf.node
+def ask(state, *, upper: bool = False):
+    return {"answer": state["question"].upper() if upper else "no", "supported": upper}
+
+
+retrieve.variant("wide", wide=True)
+ask.variant("upper", upper=True)
+wf.entry(retrieve)
+wf.edge(retrieve, ask)
+wf.edge(ask, END)
+loose = Workflow("loose")
+
+
+@loose.node
+def both(state):
+    return {"zebra": 1, "ox": 2, "antelope": state["n"]}
+
+
+loose.entry(both)
+loose.edge(both, END)
+"""
+SWEEP = """
+workflow: ordered:wf
+cases: [{id: a, input: {question: hi}, expected: HI}, {id: b, input: {question: ho}, expected: no}]
+vary: {retrieve: all, ask: [{name: loud, zone: 1, upper: true}, default]}
+evaluate: [{exact_match: {field: answer}}]
+baseline: {retrieve: default, ask: default}
+run: {pool: thread}
+""".replace("zone: 1, ", "")
+NODES = ["retrieve", "ask"]
+STATE = ["question", "supported", "docs", "answer", "q"]
+
+
+@pytest.fixture
+def told(project: Project, sqlite_url: str, fresh_postgres_url: str) -> dict[str, list[str]]:
+    """What commands print of the same sweep, on each database."""
+    project.write({"ordered.py": FLOW, "sweep.yaml": SWEEP})
+    return {url.partition(":")[0]: outputs(project, url) for url in (sqlite_url, fresh_postgres_url)}
+
+
+def outputs(project: Project, url: str) -> list[str]:
+    def wtb(*args: str) -> str:
+        return project.inside(*args, "--db", url, check=0).stdout
+
+    wtb("run", "sweep.yaml", "--quiet")
+    cells = json.loads(wtb("show", "sweep", "--cells", "--format", "json"))["cells"]
+    first, last = cells[0]["execution"], cells[3]["execution"]
+    started = wtb("start", "ordered:wf", "--set", "question=x", "--format", "json")
+    printed = [
+        *(wtb("matrix", "sweep", "--format", form) for form in ("table", "json", "csv", "md")),
+        *(wtb("show", *args) for args in (["sweep"], ["sweep", "--cells"], [first], [first, "--format", "json"])),
+        wtb("show", "sweep", "--cells", "--format", "json"),
+        wtb("show", "sweep", "--format", "json"),
+        wtb("history", first, "--format", "json"),
+        wtb("diff", first, last),
+        wtb("diff", first, last, "--format", "json"),
+        wtb("compare", "sweep", "sweep", "--format", "json"),
+        wtb("report", "sweep", "--format", "md", "--output", "-"),
+        started,
+        wtb("start", "ordered:loose", "--set", "n=1", "--format", "json"),
+    ]
+    return [plain(text) for text in printed]
+
+
+def plain(text: str) -> str:
+    """A text without ids, times, and what else differs from run to run."""
+    text = re.sub(r"\b1[0-9a-hjkmnp-tv-z]{11,21}\b", "ID", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?|(?<![\d.])[0-9a-f]{16,64}\b", "TIME", text)
+    text = re.sub(r'("[a-z0-9_]*(?:_s|p50|p95|at|lead|rate|ms)": ?)[-\d.e]+', r"\g<1>0", text)
+    text = re.sub(r"\b\d+\.\d{8,}", "0", text)
+    text = re.sub(r"\b\d[\d.,]* ?(ms|s|min)\b", "AMOUNT", text)
+    return re.sub(r"[─ ]+", " ", text)
+
+
+def test_the_same_sweep_reads_alike_on_both_databases(told: dict[str, list[str]]) -> None:
+    sqlite, postgresql = told.values()
+    for here, there in zip(sqlite, postgresql, strict=True):
+        assert here.splitlines() == there.splitlines()
+
+
+def test_nodes_are_in_the_order_of_the_sweep_and_keys_in_that_of_the_state(told: dict[str, list[str]]) -> None:
+    for printed in told.values():
+        table, matrix = printed[0], json.loads(printed[1])
+        assert [list(row["combination"]) for row in matrix["rows"]] == [NODES] * 4
+        heading = next(line for line in table.splitlines() if "retrieve" in line and "ask" in line)
+        assert heading.index("retrieve") < heading.index("ask")
+        execution = json.loads(printed[7])
+        assert list(execution["state"]) == STATE
+        assert list(execution["path"][-1]["writes"]) == ["supported", "answer"]
+        assert {tuple(cell["state"]) for cell in json.loads(printed[8])["cells"]} == {tuple(STATE)}
+        assert list(json.loads(printed[9])["definition"]["vary"]) == NODES
+        assert list(json.loads(printed[-2])["state"]) == STATE
+        assert list(json.loads(printed[-1])["state"]) == ["antelope", "n", "ox", "zebra"]
+
+
+def test_keys_that_are_declared_come_first_and_others_by_name() -> None:
+    assert list(in_order({"z": 1, "b": 2, "a": 3, "y": 4}, {"y": 0, "b": 1, "gone": 2})) == ["y", "b", "a", "z"]
