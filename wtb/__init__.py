@@ -95,8 +95,18 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'wtb' has no attribute {name!r}")
     found = getattr(import_module(_HOME[name]), name)
+    if name == "Workflow":
+        found.picture = staticmethod(_picture)
     globals()[name] = found
     return found
+
+
+def _picture(workflow: Workflow) -> str:
+    """Draw a workflow for a notebook. What draws it is imported then."""
+    from wtb.authoring.graph_snapshot import graph_snapshot, variant_parameters
+    from wtb.display.notebook import graph
+
+    return graph(graph_snapshot(workflow), variant_parameters(workflow))
 
 
 def __dir__() -> list[str]:

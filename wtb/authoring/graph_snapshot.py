@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import orjson
 
 from wtb.authoring.edges import END
-from wtb.authoring.nodes import Node
+from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.workflow import Workflow
 from wtb.core.serialization.plain_json import storable
 from wtb.core.serialization.storable import unstorable
@@ -65,6 +66,20 @@ def graph_snapshot(workflow: Workflow) -> WorkflowDocument:
             for branch in workflow.branches
         ],
     }
+
+
+def variant_parameters(workflow: Workflow) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return what the callable of each variant takes, by node: its defaults, and what the variant sets."""
+    return {
+        node.name: {variant.name: _parameters(variant) for variant in node.variants.values()}
+        for node in workflow.nodes.values()
+    }
+
+
+def _parameters(variant: Variant) -> dict[str, Any]:
+    signature = inspect.signature(variant.fn).parameters.values() if callable(variant.fn) else ()
+    defaults = {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+    return {**defaults, **variant.params}
 
 
 def _metadata(workflow: Workflow) -> _Metadata:

@@ -68,6 +68,7 @@ class Workflow:
 
     engine: ClassVar[str] = "wtb.execution.engine.native:NativeEngine"  # the import path of what runs it
     breakpoints: Sequence[str] = ()  # that it always has, as people write them
+    picture: ClassVar[Callable[[Any], str] | None] = None  # draws it for notebooks; `wtb` names what does
     closed_input: ClassVar[bool] = False  # whether a case may bring keys of `input` only
     state_key: str | None = None  # where the state is a single value, the key that it stands under
     sent_to: frozenset[str] = frozenset()  # nodes that one step may run several times, or not at all
@@ -110,6 +111,10 @@ class Workflow:
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}: {', '.join(self.nodes)}>"
+
+    def _repr_html_(self) -> str | None:
+        """The graph, for notebooks."""
+        return None if self.picture is None else type(self).picture(self)  # type: ignore[misc]
 
     def __getitem__(self, node: str) -> Node:
         """Look a node up. Raises InputError with a near match."""

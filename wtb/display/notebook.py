@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wtb.core import texts
 from wtb.core.documents.events.texts import under
 from wtb.display.matrix import recommendation, sentences, short_table, summary
 from wtb.display.report.html.environment import render
+from wtb.display.text import comparisons, row_comparison
+from wtb.display.text.inspect import graphs
 
 if TYPE_CHECKING:
+    from wtb.core.documents.comparison import ComparisonDocument, RowComparisonDocument
     from wtb.core.documents.executions import ExecutionDocument
     from wtb.core.documents.matrix import MatrixDocument, RowDocument
+    from wtb.core.documents.workflows.graphs import WorkflowDocument
 
 
+WIDTH = 100  # of text
 VALUE = 400  # characters of a value of a state
 
 
@@ -104,3 +109,22 @@ def execution(document: ExecutionDocument) -> str:
     state = [[key, texts.short(value, VALUE)] for key, value in document["state"].items()]
     tables = [(["step", "node=variant", "status", "attempts", "time"], steps), (["key", "value"], state)]
     return render("notebook_execution.html", about=document["execution"], tables=[one for one in tables if one[1]])
+
+
+def graph(document: WorkflowDocument, parameters: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """The graph of a workflow. parameters: node -> variant -> what its callable takes."""
+    return _text(graphs.draw(document, parameters, WIDTH))
+
+
+def comparison(document: ComparisonDocument) -> str:
+    """What got worse or better between two sweeps."""
+    return _text(comparisons.comparison(document, WIDTH))
+
+
+def two_rows(document: RowComparisonDocument) -> str:
+    """Two rows of a sweep over all cases."""
+    return _text(row_comparison.two_rows(document, WIDTH))
+
+
+def _text(text: str) -> str:
+    return render("notebook_text.html", lines=text.splitlines())

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 MAX_CELLS = 10_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prepared:
     """A sweep that was checked and can be submitted. `cases` is how many it has.
 
@@ -85,6 +85,11 @@ class Prepared:
     blank_rows: int = 0
     sampled_from: int | None = None
     policies: StoredPolicies | None = None
+
+    def __repr__(self) -> str:
+        repeats, cells = self.bound.spec.repeats, plural(self.cells, "cell")
+        counts = f"{plural(len(self.choices), 'combination')} x {plural(self.cases, 'case')}"
+        return f"<prepared sweep {self.bound.spec.sweep}: {counts} x {plural(repeats, 'repeat')} = {cells}>"
 
     @property
     def notes(self) -> list[str]:

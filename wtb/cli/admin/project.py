@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -112,23 +111,13 @@ def workflow_show(
         found = resolve.workflow_at(workflow).copy()
         found.name = import_paths.registered_name(workflow) or found.name
         found.validate()
-    parameters = {
-        node.name: {variant.name: _parameters(variant) for variant in node.variants.values()}
-        for node in found.nodes.values()
-    }
+    parameters = graph_snapshot.variant_parameters(found)
     present(
         graph_snapshot.graph_snapshot(found),
         lambda graph, width, color: graphs.draw(graph, parameters, width, color),
         format,
         output,
     )
-
-
-def _parameters(variant: Any) -> dict[str, Any]:
-    """What a variant's callable takes: its defaults, and what the variant gives."""
-    signature = inspect.signature(variant.fn).parameters.values() if callable(variant.fn) else ()
-    defaults = {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
-    return {**defaults, **variant.params}
 
 
 def doctor(

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend, put
 from wtb.core.errors import InputError
-from wtb.display import markdown
-from wtb.display.json_text import as_json
-from wtb.display.matrix import csv as csvfile
-from wtb.display.report import junit as junit_report
+from wtb.display.report import report_files
 from wtb.display.report.html import page
 from wtb.hosting.pages import embedded_outputs
 from wtb.operations.outputs import side_by_side
 from wtb.operations.results import matrix as operations
-
-if TYPE_CHECKING:
-    from wtb.core.documents.report import EvidenceDocument
-
-
-Render = Callable[["EvidenceDocument"], str]
 
 
 class ReportFormat(StrEnum):
@@ -40,14 +29,6 @@ class ReportFormat(StrEnum):
     junit = "junit"
 
 
-_SUFFIXES: Mapping[str, ReportFormat] = {
-    ".html": ReportFormat.html,
-    ".htm": ReportFormat.html,
-    ".md": ReportFormat.md,
-    ".csv": ReportFormat.csv,
-    ".json": ReportFormat.json,
-    ".xml": ReportFormat.junit,
-}
 FormatOption = Annotated[
     ReportFormat | None,
     typer.Option("--format", "-f", help="Its form \\[default: by the suffix of --output, else html]."),
@@ -70,9 +51,7 @@ def report(
 
     Examples: wtb report nightly -o report.html  |  wtb report nightly --full -o all.html
     """
-    if format is None and output is not None and output.suffix.lower() not in _SUFFIXES:
-        raise InputError(f"--output {output}: its suffix names no form of the report; give --format too")
-    chosen = format or _of_suffix(output)
+    chosen = format or ReportFormat("html" if output is None else report_files.form_of(output))
     if chosen is ReportFormat.html and output is None and sys.stdout.isatty():
         raise InputError("a page is of no use in a terminal; write it to a file, as with `-o report.html`")
     backend = open_backend(db)
@@ -81,18 +60,4 @@ def report(
         part = embedded_outputs.outputs_part(document, partial(backend.call, side_by_side.outputs, ref))
         put(page.render(document, part), output)
     else:
-        put(_renderer(chosen)(document), output)
-
-
-def _of_suffix(output: Path | None) -> ReportFormat:
-    return ReportFormat.html if output is None else _SUFFIXES[output.suffix.lower()]
-
-
-def _renderer(format: ReportFormat) -> Render:
-    renderers: Mapping[ReportFormat, Render] = {
-        ReportFormat.md: markdown.report,
-        ReportFormat.csv: lambda document: csvfile.render(document["matrix"]),
-        ReportFormat.json: as_json,
-        ReportFormat.junit: junit_report.render,
-    }
-    return renderers[format]
+        put(report_files.RENDERERS[chosen](document), output)

@@ -36,7 +36,7 @@ from wtb.store.files.workspaces import Workspaces
 from wtb.store.runs.submission import NewCase
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PreparedSweep(Prepared):
     """A sweep whose cases a node process encodes. process: the node process."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
 from wtb.analysis.comparison.compare import LOOKED_INTO
 from wtb.analysis.judges.check import JudgeCheck, LabelQueue
@@ -26,6 +26,7 @@ from wtb.core.scoring.scales import OnFailure
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
+from wtb.display.report.report_files import RENDERERS, form_of
 from wtb.display.views.sweeps import sweep_document
 from wtb.operations.archive.sweep_copies import copy_sweep
 from wtb.operations.growth.extending import Extended, extend, plan_extension
@@ -35,6 +36,7 @@ from wtb.operations.growth.stopping import StoppedCombinations, stop_combination
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.execution import ExecutionHandle
 from wtb.operations.handles.records import ProgressCallback, SweepRecord, reporter, sweep_record
+from wtb.operations.handles.shown_documents import shown_comparison, shown_rows
 from wtb.operations.handles.target import TargetHandle
 from wtb.operations.housekeeping.delete import Deleted, delete, preview_delete
 from wtb.operations.inspection.sweeps import cells
@@ -387,10 +389,34 @@ class SweepHandle(TargetHandle):
         spent = [name for name, metric in SPENT.items() if metric not in found.metrics]
         return pandas.DataFrame([_flat(cell, found.metrics, spent, state) for cell in found.cells])
 
+    @overload
+    def report(self, path: None = None, *, full: bool = False) -> EvidenceDocument: ...
+
+    @overload
+    def report(self, path: str | Path, *, full: bool = False) -> Path: ...
+
     @documented_by(report)
-    def report(self, *, full: bool = False) -> EvidenceDocument:
-        """Return everything that a report shows of it, whatever its status."""
-        return report(self._context, self.id, full=full)
+    def report(self, path: str | Path | None = None, *, full: bool = False) -> EvidenceDocument | Path:
+        """Return everything that a report shows of it, whatever its status, or write the report to a file.
+
+        Args:
+            path: The file to write: `.html`, `.md`, `.csv`, `.json`, or `.xml` for JUnit.
+
+        Returns:
+            The document; with a path, the path.
+
+        Raises:
+            InputError: If there is no report in such a file, or it cannot be written.
+        """
+        if path is None:
+            return report(self._context, self.id, full=full)
+        file = as_path("path", path)
+        text = RENDERERS[form_of(file)](report(self._context, self.id, full=full))
+        try:
+            file.write_text(text, "utf-8")
+        except OSError as error:
+            raise InputError(f"{file}: cannot be written ({error.strerror})", argument="path") from None
+        return file
 
     @documented_by(copy_sweep)
     def copy(self, to: str, *, session: str | None = None) -> CopiedSweepDocument:
@@ -520,20 +546,15 @@ class SweepHandle(TargetHandle):
         Args:
             before: The earlier one; or a baseline, or a sweep's id, the beginning of it, or its name.
         """
-        return compare(
-            self._context,
-            before if isinstance(before, str) else before.id,
-            self.id,
-            margin=margin,
-            looked_into=looked_into,
-        )
+        other = before if isinstance(before, str) else before.id
+        return shown_comparison(compare(self._context, other, self.id, margin=margin, looked_into=looked_into))
 
     @documented_by(compare_rows)
     def compare_rows(
-        self, row: int, other: int, *, metric: str | None = None, limit: int = TELLING
+        self, row: int | str, other: int | str, *, metric: str | None = None, limit: int = TELLING
     ) -> RowComparisonDocument:
         """Compare two rows over all cases: which wins where, by how much, and whether that may be chance."""
-        return compare_rows(self._context, self.id, row, other, metric=metric, limit=limit)
+        return shown_rows(compare_rows(self._context, self.id, row, other, metric=metric, limit=limit))
 
     @documented_by(set_baseline)
     def set_baseline(
