@@ -142,3 +142,17 @@ def test_a_command_that_is_not_there_is_refused(project: Project) -> None:
 
 def test_the_version_is_shown(project: Project) -> None:
     assert re.fullmatch(r"wtb \d+\.\d+\.\d+\n", project.inside("--version", check=0).stdout)
+
+
+@pytest.mark.parametrize(
+    ("command", "ours"), [("eval", "run"), ("evaluate", "run"), ("view", "serve --open"), ("share", "report")]
+)
+def test_commands_of_other_tools_are_answered_with_ours(empty_project: Project, command: str, ours: str) -> None:
+    said = " ".join(empty_project.inside(command, check=2).said.replace("│", " ").split())
+    assert f"No such command '{command}'; use `wtb {ours}`" in said
+    assert "serve" not in ours or "--open" in empty_project.inside("serve", "--help", check=0).stdout
+
+
+def test_a_report_of_no_form_names_the_forms(shared_project: Project) -> None:
+    said = " ".join(shared_project.inside("report", "nothing", "-o", "out.pdf", check=2).said.split())
+    assert "out.pdf: there is no report in the form '.pdf'; expected one of .html, .htm, .md, .csv, .json, .xml" in said

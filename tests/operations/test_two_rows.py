@@ -79,3 +79,24 @@ def test_there_is_no_test_before_the_end(rows: Project) -> None:
     found = rows.inside("compare", "open", "--row", "1", "--format", "json", check=0).json
     assert (found["p"], found["ci"]) == (None, None)
     assert "the test is made at the end" in found["because"]
+
+
+def test_rows_are_named_by_their_variants(rows: Project) -> None:
+    by_number = rows.inside("compare", "rows", "--row", "1", "--other", "2", "--format", "json", check=0).json
+    by_variant = rows.inside("compare", "rows", "--row", "A=v1", "--other", "A=v2", "--format", "json", check=0).json
+    assert by_variant == by_number
+    refused = rows.inside("compare", "rows", "--row", "v1", check=2).said
+    assert "row 'v1': expected the number of a row, or its variants, such as A=v2 (--row)" in " ".join(refused.split())
+    refused = rows.inside("compare", "rows", "--row", "A=v9", check=2).said
+    assert "node 'A' has no variant 'v9' in this sweep; expected one of: default, v1, v2" in " ".join(refused.split())
+
+
+def test_variants_that_several_rows_have_name_none(rows: Project) -> None:
+    both = SWEEP.replace("sweep: rows", "sweep: both").replace("[default, v1, v2]}", "[default, v1], B: [default, v1]}")
+    rows.write({"both.yaml": both})
+    rows.inside("run", "both.yaml", "--quiet", check=None)
+    said = " ".join(rows.inside("compare", "both", "--row", "A=v1", check=2).said.split())
+    assert "row 'A=v1' is 2 rows: 2 (A=v1 B=default); 3 (A=v1 B=v1); expected one" in said
+    asked = ("--row", "A=v1 B=v1", "--other", "A=v1,B=default", "--format", "json")
+    found = rows.inside("compare", "both", *asked, check=0).json
+    assert (found["row"]["combination"], found["other"]["combination"]) == (3, 2)

@@ -508,7 +508,7 @@ def test_a_gate_is_a_comparison_or_a_baseline(written: object, read: str) -> Non
 @pytest.mark.parametrize(
     ("written", "problem"),
     [
-        ("ndcg.mean >=", "'gates[0]' has 'ndcg.mean >=' cannot be read; expected a comparison such as"),
+        ("ndcg.mean >=", "'gates[0]' has 'ndcg.mean >=', which cannot be read; expected a comparison such as"),
         ("open('x') > 1", "is not allowed here"),
         ("no_worse_than:", "expected a name of 1 to 200 printable characters"),
         ({"no_worse_than": "a", "b": 1}, "expected a comparison such as"),

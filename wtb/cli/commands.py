@@ -132,6 +132,16 @@ def summary(name: str) -> str:
     return OPERATIONS[name].summary if name in OPERATIONS else ENTRIES[name].summary
 
 
+# Commands of promptfoo and Inspect, and what they are here.
+_ELSEWHERE: Mapping[str, str] = {
+    "eval": "run",
+    "evaluate": "run",
+    "eval-retry": "retry",
+    "view": "serve --open",
+    "share": "report",
+}
+
+
 class CommandGroup(TyperGroup):
     """All commands of `wtb`. Help lists them from the table; one is imported when it or its own help is asked for.
 
@@ -154,6 +164,8 @@ class CommandGroup(TyperGroup):
         return self._listed.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in _ELSEWHERE:
+            ctx.fail(f"No such command '{args[0]}'; use `wtb {_ELSEWHERE[args[0]]}`")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and self.commands[str(name)], rest
 

@@ -6,7 +6,7 @@ lines that name the place, the value and what was expected, with near matches fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -56,12 +56,14 @@ def problem(text: str, at: Loc = ()) -> PydanticCustomError:
     return PydanticCustomError("problem", "a problem", {"text": text, "at": at})
 
 
-def lines(error: ValidationError, located: Located, sections: Sections) -> list[str]:
+def lines(error: ValidationError, located: Located, sections: Sections, except_at: Collection[Loc] = ()) -> list[str]:
     """The first MAX_PROBLEMS problems, in the order of the file, and how many more there are.
 
-    `sections` holds every model that forbids unknown keys or requires some.
+    `sections` holds every model that forbids unknown keys or requires some. `except_at`: entries of lists whose
+    problems the caller names itself.
     """
     placed = [(_loc(found), found) for found in error.errors(include_url=False)]
+    placed = [(loc, found) for loc, found in placed if loc[:2] not in except_at]
     # pydantic also calls a list too short if its entries are wrong (redundant).
     placed = [(loc, found) for loc, found in placed if found["type"] != "too_short" or not found["input"]]
     if document := located.document:

@@ -98,6 +98,8 @@ def read(path: Path, *, aliases: bool = False) -> Document:
     """
     try:
         status = path.stat()
+        if path.suffix == ".py":
+            raise InputError(f"{path}: a Python file; expected a YAML file, such as sweep.yaml")
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{path}: not a regular file; expected a YAML file")
         if status.st_size > MAX_BYTES:
@@ -134,6 +136,8 @@ def parse(content: bytes, file: str, *, aliases: bool = False) -> Document:
         line = mark.line + 1 if mark else 1
         if "maximum nesting depth" in (error.problem or ""):  # of libyaml's own, before it gives its first event
             _refuse_depth(file, line)
+        if _has_tab(text.split("\n"), line - 1, mark.column if mark else 0):
+            _refuse(file, line, "a tab in the indentation", "spaces: YAML takes no tabs there")
         found = " ".join(f"{error.context or ''} {error.problem or ''}".split())
         _refuse(file, line, f"not YAML: {found}", "one YAML mapping")
     except yaml.reader.ReaderError as error:
@@ -145,6 +149,12 @@ def parse(content: bytes, file: str, *, aliases: bool = False) -> Document:
         found = "a list" if isinstance(data, list) else describe(data)
         _refuse(file, line, found, "a mapping of keys to values at the top")
     return Document(file, data, reader.lines)
+
+
+def _has_tab(lines: list[str], line: int, column: int) -> bool:
+    """Return whether a tab stands where YAML stopped, or before the text of that line."""
+    text = lines[line] if line < len(lines) else ""
+    return "\t" in text[: len(text) - len(text.lstrip())] or text[column : column + 1] == "\t"
 
 
 # What YAML lets stand in a file, as PyYAML has it.

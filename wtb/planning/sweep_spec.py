@@ -109,6 +109,8 @@ def _evaluator(item: object) -> object:
 
 def _options(name: object, options: object) -> object:
     """Check the options of an evaluator; a timeout becomes seconds."""
+    if not isinstance(options, dict):
+        raise problem(f"{describe(options)}; expected a mapping of options", at=(str(name),))
     if isinstance(options, dict) and "timeout" in options:
         try:
             options = {**options, "timeout": seconds(options["timeout"])}
@@ -460,6 +462,22 @@ def _validated(
     try:
         spec = model.model_validate(data, context=context)
     except ValidationError as error:
-        raise InputError(*lines(error, located, _SECTIONS)) from None
+        unknown = _unknown_evaluators(data, located)
+        problems = lines(error, located, _SECTIONS, except_at=unknown)
+        raise InputError(*problems, *unknown.values()) from None
     spec._located = located
     return spec
+
+
+def _unknown_evaluators(data: Mapping[str, Any], located: Located) -> dict[Loc, str]:
+    """What is wrong with the names of evaluators, by place."""
+    from wtb.authoring.evaluation.declarations import unknown_evaluator  # which takes its time to import
+
+    found: dict[Loc, str] = {}
+    written = data.get("evaluate")
+    for number, one in enumerate(written if isinstance(written, list) else ()):
+        name = next(iter(one), None) if isinstance(one, dict) and len(one) == 1 else one
+        wrong = unknown_evaluator(name) if isinstance(name, str) else None
+        if wrong is not None:
+            found["evaluate", number] = located.problem(("evaluate", number), wrong)
+    return found

@@ -250,6 +250,38 @@ BAD = [
         ["8 combinations x 10 cases x 1 repeats = 80 cells", "at most 79"],
         args=("sweep.yaml", "--max-cells", "79"),
     ),
+    # habits from elsewhere
+    Bad(
+        "a tab in the indentation",
+        "workflow: flow:wf\ncases: cases.jsonl\nvary:\n\tA: all\n",
+        ["sweep.yaml:4: a tab in the indentation; expected spaces"],
+    ),
+    Bad(
+        "a file as the workflow",
+        sweep(workflow="sub/flow.py:wf"),
+        ["sweep.yaml:1: 'sub/flow.py:wf' names a file; expected an import path: write 'sub.flow:wf'"],
+    ),
+    Bad(
+        "a gate in percent",
+        sweep(gates="[contains >= 90%]"),
+        ["'gates[0]' has 'contains >= 90%', which cannot be read", "write 90% as 0.9"],
+    ),
+    Bad(
+        "assertions of promptfoo, and another unknown evaluator",
+        sweep(evaluate="[icontains, {llm-rubric: is polite}, exact_mach, {contains: text}]"),
+        [
+            "there is no evaluator 'icontains'; use regex: ",
+            "there is no evaluator 'llm-rubric'; use judge: {field: KEY, criteria: TEXT}",
+            "there is no evaluator 'exact_mach'; did you mean 'exact_match'?",
+            "'evaluate[3].contains' has 'text'; expected a mapping of options",
+        ],
+    ),
+    Bad(
+        "a Python file as the sweep",
+        sweep(),
+        ["flow.py: a Python file; expected a YAML file, such as sweep.yaml"],
+        args=("flow.py",),
+    ),
     # cases
     Bad(
         "no such cases file",
@@ -400,7 +432,7 @@ def test_a_hundred_problems_fit_on_one_screen(project: Project) -> None:
     project.write({"sweep.yaml": sweep() + "".join(f"k{n}: 1\n" for n in range(100))})
     refused(project.inside("run", "sweep.yaml"), project, ["key 'k0'", "and 80 more problems"])
     project.write({"sweep.yaml": sweep(), "cases.jsonl": "oops\n" * 100})
-    refused(project.inside("run", "sweep.yaml"), project, ["cases.jsonl:1: not JSON", "cases.jsonl:10: not JSON"])
+    refused(project.inside("run", "sweep.yaml"), project, ["cases.jsonl:1 and 99 more: not JSON"])
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,10 @@ def _import(path: str, module_name: str) -> Any:
         with exits_as_errors(), setting_up():
             return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
+        if module_name.endswith(".py"):
+            module = module_name.removesuffix(".py").strip("./").replace("/", ".")
+            attribute = path.partition(":")[2]
+            raise InputError(f"{path!r} names a file; expected an import path: write '{module}:{attribute}'") from error
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise InputError(
                 f"{path!r}: there is no module {error.name!r} in {Path.cwd()} or among the installed packages"

@@ -29,6 +29,15 @@ BY_PATH: Mapping[str, str] = {
     "code_tests": "wtb.authoring.evaluation.library.code_tests:code_tests",
     "judge": "wtb.integrations.judges.judge:judge",
 }
+_JUDGE = "judge: {field: KEY, criteria: TEXT}"
+_OF_PROMPTFOO: Mapping[str, str] = {  # types of its assertions, and what they are here
+    **dict.fromkeys(("llm-rubric", "model-graded-closedqa", "g-eval", "factuality"), _JUDGE),
+    "equals": "exact_match: {field: KEY}",
+    "icontains": "regex: {field: KEY, pattern: '(?i)TEXT'}",
+    "is-json": "json_schema: {field: KEY, schema: {...}}",
+    "similar": "embedding_similarity: {field: KEY}",
+    **dict.fromkeys(("javascript", "python"), "a Python function 'pkg.module:function'"),
+}
 _DECLARED = ("name", "better", "compare", "timeout", "scale", "on_failure")
 
 
@@ -192,9 +201,18 @@ def _function(name: str, resolve: Callable[[str], Any]) -> Any:
         return BUILT_IN[name]
     if name in BY_PATH or ":" in name:
         return resolve(BY_PATH.get(name, name))
+    raise InputError(unknown_evaluator(name) or "")
+
+
+def unknown_evaluator(name: str) -> str | None:
+    """Return what is wrong with the name of an evaluator; None if there is one, or it is an import path."""
     names = [*BUILT_IN, *BY_PATH]
+    if name in names or ":" in name:
+        return None
+    if name in _OF_PROMPTFOO:
+        return f"there is no evaluator {name!r}; use {_OF_PROMPTFOO[name]}"
     known = f"; expected one of {', '.join(names)}, or an import path 'pkg.module:function'"
-    raise InputError(f"there is no evaluator {name!r}{did_you_mean(name, names) or known}")
+    return f"there is no evaluator {name!r}{did_you_mean(name, names) or known}"
 
 
 def _pattern_problem(field: str, expected: Any) -> str | None:

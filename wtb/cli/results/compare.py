@@ -57,9 +57,16 @@ def compare(
         ),
     ] = None,
     row: Annotated[
-        int | None, typer.Option("--row", metavar="N", help="Within one sweep: a row, by its number in the matrix.")
+        str | None,
+        typer.Option(
+            "--row",
+            metavar="N|NODE=VARIANT",
+            help="Within one sweep: a row, by its number in the matrix or by its variants.",
+        ),
     ] = None,
-    other: Annotated[int, typer.Option("--other", metavar="N", help="With --row: the row it is compared with.")] = 0,
+    other: Annotated[
+        str, typer.Option("--other", metavar="N|NODE=VARIANT", help="With --row: the row it is compared with.")
+    ] = "0",
     metric: Annotated[
         str | None, typer.Option("--metric", help="With --row: by which metric \\[default: the one that decides].")
     ] = None,
@@ -83,7 +90,7 @@ def compare(
     be chance.
 
     Examples: wtb compare nightly 1ng4kb6za4xq  |  wtb compare BEFORE AFTER --margin ndcg=0.02  |  wtb compare nightly
-    --row 3 --other 0
+    --row answer=mini --other 0
     """
     if row is not None:
         if after is not None:
@@ -93,7 +100,8 @@ def compare(
         pair = open_backend(db).call(comparing.compare_rows, before, row, other, metric=metric, limit=limit)
         put(as_json(pair) if format is ComparisonFormat.json else row_comparison.two_rows(pair, width()), output)
         if open_it:
-            query = urlencode({"row": row, "other": other, "metric": pair["metric"]})
+            numbers = {side: pair[side]["combination"] for side in ("row", "other")}
+            query = urlencode({**numbers, "metric": pair["metric"]})
             open_page(f"/sweeps/{pair['sweep']['id']}/compare?{query}", db)
         return
     if after is None:

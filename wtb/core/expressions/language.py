@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from wtb.core.values import Json
 
 MAX_LENGTH = 1_000
 MAX_DEPTH = 50
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
 NameT = TypeVar("NameT")
 Evaluate = Callable[[Mapping[str, Json]], Any]  # from values by name; raises UnknownValue
@@ -96,7 +98,9 @@ class Reader(ABC, Generic[NameT]):
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise ValueError(f"{describe(text)} cannot be read; expected {self.condition}") from None
+            share = _PERCENT.search(text)
+            near = f"; write {share[0]} as {float(share[1]) / 100:g}" if share else ""
+            raise ValueError(f"{describe(text)}, which cannot be read; expected {self.condition}{near}") from None
         level: list[ast.AST] = [tree]
         for _ in range(MAX_DEPTH):  # reading and evaluating recurse
             level = [inner for node in level for inner in ast.iter_child_nodes(node)]

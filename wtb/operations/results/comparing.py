@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wtb.analysis.comparison.compare import LOOKED_INTO, check_margin, compare_sweeps
@@ -16,15 +17,19 @@ from wtb.core.arguments.kinds import AtLeastZero, Count, FromZero
 from wtb.core.documents.comparison import TELLING, ComparisonDocument, RegressionDocument, RowComparisonDocument
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
+from wtb.core.tree.combinations import in_words
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.running.local import Ran, ShowProgress, run
 from wtb.planning.checks import margin_problems
 from wtb.planning.data.picking import Only
-from wtb.planning.prepare import Prepared
+from wtb.planning.prepare import Prepared, matching
 from wtb.store.read.baselines import Night, add_night, find_baseline, named_baseline, set_baseline
-from wtb.store.read.queries import find_sweep
+from wtb.store.read.queries import choices, find_sweep
 from wtb.store.rows.sweeps import SweepRow
+
+_BEFORE_PAIR = re.compile(r"[ ,]+(?=[^ ,=]+=)")
+_MOST_ROWS = 5  # in a message
 
 
 @checked
@@ -63,8 +68,8 @@ def compare(
 def compare_rows(
     context: Context,
     ref: str,
-    row: FromZero,
-    other: FromZero,
+    row: FromZero | str,
+    other: FromZero | str,
     *,
     metric: str | None = None,
     limit: Count = TELLING,
@@ -77,7 +82,8 @@ def compare_rows(
     Args:
         context: Where it is.
         ref: A sweep: its id, the beginning of it, or its name.
-        row: The number of a combination, as the matrix has it.
+        row: The number of a combination, as the matrix has it, or its variants: `answer=mini`, or
+            `retrieve=wide answer=mini`.
         other: That of the other one.
         metric: By which metric; None for the one that decides.
         limit: How many cases to return, those that differ most first.
@@ -89,7 +95,26 @@ def compare_rows(
         InputError: If there is no such sweep, row or metric.
     """
     sweep = find_sweep(context.database, ref)
-    return compare_two_rows(context.database, sweep, row, other, metric, limit=limit)
+    every = choices(context.database, sweep.id)
+    first, second = (_row_number(every, name, one) for name, one in (("row", row), ("other", other)))
+    return compare_two_rows(context.database, sweep, first, second, metric, limit=limit)
+
+
+def _row_number(every: Sequence[Mapping[str, str]], name: str, row: int | str) -> int:
+    """The number of a row that is named by its number or its variants. Raises InputError."""
+    if isinstance(row, int) or row.isdecimal():
+        return int(row)
+    pairs = [pair.partition("=") for pair in _BEFORE_PAIR.split(row.strip())]
+    if not all(node and variant for node, _, variant in pairs):
+        example = in_words(every[-1]) if every else "answer=mini"
+        text = f"{name} {row!r}: expected the number of a row, or its variants, such as {example}"
+        raise InputError(text, argument=name)
+    found = matching(every, {node: variant for node, _, variant in pairs})
+    if len(found) > 1:
+        rows = "; ".join(f"{number} ({in_words(every[number])})" for number in found[:_MOST_ROWS])
+        more = f" and {len(found) - _MOST_ROWS:,} more" if len(found) > _MOST_ROWS else ""
+        raise InputError(f"{name} {row!r} is {len(found):,} rows: {rows}{more}; expected one", argument=name)
+    return found[0]
 
 
 def is_well(verdict: str, *, strict: bool = False) -> bool:
