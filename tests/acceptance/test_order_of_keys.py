@@ -105,7 +105,7 @@ def plain(text: str) -> str:
     text = re.sub(r"\b1[0-9a-hjkmnp-tv-z]{11,21}\b", "ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00|Z)?|(?<![\d.])[0-9a-f]{16,64}\b", "TIME", text)
     text = re.sub(r'("[a-z0-9_]*(?:_s|p50|p95|at|lead|rate|ms)": ?)[-\d.e]+', r"\g<1>0", text)
-    text = re.sub(r"\b\d+\.\d{8,}", "0", text)
+    text = re.sub(r"\b\d+\.\d{8,}(e-?\d+)?", "0", text)
     text = re.sub(r"\b\d[\d.,]* ?(ms|s|min)\b", "AMOUNT", text)
     return re.sub(r"[─ ]+", " ", text)
 

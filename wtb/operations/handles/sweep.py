@@ -401,6 +401,7 @@ class SweepHandle(TargetHandle):
 
         Args:
             path: The file to write: `.html`, `.md`, `.csv`, `.json`, or `.xml` for JUnit.
+            full: Open every case, with values as long as they are.
 
         Returns:
             The document; with a path, the path.
