@@ -15,7 +15,8 @@ from wtb.core.texts import plural
 from wtb.core.tree.clusters import equal_inputs_cluster, is_of_equal_inputs
 from wtb.operations.context import Context
 from wtb.planning.binding import Bound
-from wtb.planning.cases import MAX_PROBLEMS, case_row, read_cases
+from wtb.planning.cases import case_row, read_cases
+from wtb.planning.data.case_problems import MAX_PROBLEMS
 from wtb.planning.data.checking import check_cases
 from wtb.planning.data.picking import Only, pick_cases
 from wtb.planning.prepare import Prepared
