@@ -58,12 +58,14 @@ def init(
         raise InputError(f"{folder}: {', '.join(present_already)} would be overwritten; --force does that")
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
     put("\n".join(str(folder / name) for name in files))
     for what in imported.left_out if imported else ():
         say(f"left out: {what}")
     change = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
-    say(f"next: {'write `ask` in workflow.py, then ' if imported else ''}{change}wtb run sweep.yaml")
+    first = "write `ask` in workflow.py, then " if imported is not None and not imported.asks else ""
+    say(f"next: {first}{change}wtb run sweep.yaml")
 
 
 def _template() -> Mapping[str, str]:

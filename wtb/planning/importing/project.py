@@ -11,28 +11,28 @@ from wtb.core.errors import InputError
 from wtb.planning.importing import inspect_tasks
 from wtb.planning.importing.promptfoo import VARIABLE, Imported, import_promptfoo
 from wtb.planning.importing.promptfoo_assertions import FIELD, Grader, grader_of
+from wtb.planning.importing.promptfoo_providers import Provider, grids
 
 _SWEEP = """workflow: workflow:wf
 cases: cases.jsonl
-vary: {answer: all}
+vary:
+  answer:
+%(grids)s
 evaluate: [assertions]
 """
-_WORKFLOW = '''"""Prompts as variants of one node. Put the call of your model into `ask`."""
+_WORKFLOW = '''"""Prompts%(of_models)s as parameters of one node.%(to_do)s"""
 
 import json
 import re
-
+%(imports)s
 from wtb import Workflow
-
+%(own_imports)s
 VARIABLE = re.compile(r"%(variable)s")
-PROMPTS = [
-%(prompts)s]
-
+%(protocols)s
 wf = Workflow("imported")
 
 
-def ask(prompt: str) -> str:
-    raise NotImplementedError("call your model here")
+%(ask)s
 
 
 def written(value) -> str:
@@ -42,14 +42,29 @@ def written(value) -> str:
 
 
 @wf.node
-def answer(state, *, prompt: int = 0):
-    return {"%(field)s": ask(VARIABLE.sub(lambda found: written(state.get(found[1])), PROMPTS[prompt]))}
+def answer(state, *, prompt: str = "%(first)s"%(parameters)s):
+    return {"%(field)s": ask(VARIABLE.sub(lambda found: written(state.get(found[1])), prompt)%(given)s)}
 
 
-for number in range(1, len(PROMPTS)):
-    answer.variant(f"prompt_{number}", prompt=number)
 wf.entry(answer)
 '''
+_ASK = '''@cache
+def client(protocol: str):
+    """The keys are those of OPENAI_API_KEY and ANTHROPIC_API_KEY; OPENAI_BASE_URL names another server."""
+    if protocol == "anthropic":
+        from anthropic import Anthropic
+
+        return Anthropic()
+    from openai import OpenAI
+
+    return OpenAI()
+
+
+def ask(prompt: str, model: str, **settings) -> str:
+    given = {name: value for name, value in settings.items() if value is not None}
+    return complete(client(PROTOCOLS[model]), prompt, model=model, **given)'''
+_OWN_ASK = """def ask(prompt: str) -> str:
+    raise NotImplementedError("call your model here")"""
 
 
 _TASK = '''"""What a task of Inspect asks. Put the call of your model, or your agent, into `ask`."""
@@ -80,10 +95,12 @@ class ImportedProject:
     Attributes:
         files: Their texts, by name.
         left_out: What was not brought over, each with its place.
+        asks: Whether its workflow asks a model; else that is to be written.
     """
 
     files: Mapping[str, str]
     left_out: Sequence[str]
+    asks: bool = False
 
 
 def import_project(source: Path, judge: str | None = None) -> ImportedProject:
@@ -104,7 +121,7 @@ def import_project(source: Path, judge: str | None = None) -> ImportedProject:
     if ":" in str(source) and not source.exists():
         return _of_task(inspect_tasks.import_inspect(str(source), grader))
     imported = import_promptfoo(source, grader)
-    return ImportedProject(_files(imported), imported.left_out)
+    return ImportedProject(_files(imported), imported.left_out, bool(imported.providers))
 
 
 def _of_task(task: inspect_tasks.ImportedTask) -> ImportedProject:
@@ -124,9 +141,33 @@ def _of_task(task: inspect_tasks.ImportedTask) -> ImportedProject:
 
 
 def _files(imported: Imported) -> Mapping[str, str]:
-    prompts = "".join(f"    {prompt!r},\n" for prompt in imported.prompts or [""])
+    prompts = {f"imported_prompts/{name}.txt": text for name, text in (imported.prompts or {"prompt_1": ""}).items()}
+    varied = grids([f"file://{path}" for path in prompts], imported.providers)
+    lines = [f"    - {json.dumps(grid, ensure_ascii=False)}" for grid in varied]
     return {
         "cases.jsonl": "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in imported.cases),
-        "sweep.yaml": _SWEEP,
-        "workflow.py": _WORKFLOW % {"prompts": prompts, "field": FIELD, "variable": VARIABLE.pattern},
+        **prompts,
+        "sweep.yaml": _SWEEP % {"grids": "\n".join(lines)},
+        "workflow.py": _workflow(imported.providers),
+    }
+
+
+def _workflow(providers: Sequence[Provider]) -> str:
+    """The code of a workflow that asks models with their settings; without one, what asks is for whoever has it."""
+    common = {"field": FIELD, "variable": VARIABLE.pattern, "first": ""}
+    if not providers:
+        nothing = dict.fromkeys(("of_models", "imports", "own_imports", "protocols", "parameters", "given"), "")
+        return _WORKFLOW % {**common, **nothing, "ask": _OWN_ASK, "to_do": " Put the call of your model into `ask`."}
+    settings = list(dict.fromkeys(name for provider in providers for name in provider.settings))
+    models = {provider.model.model: provider.model.protocol for provider in providers}
+    return _WORKFLOW % {
+        **common,
+        "of_models": ", models and settings" if settings else " and models",
+        "to_do": "",
+        "imports": "from functools import cache\n",
+        "own_imports": "from wtb.integrations.models import complete\n",
+        "protocols": f"PROTOCOLS = {json.dumps(models)}  # of each model\n",
+        "ask": _ASK,
+        "parameters": "".join([f", model: str = {json.dumps(next(iter(models)))}", *(f", {s}=None" for s in settings)]),
+        "given": "".join([", model", *(f", {name}={name}" for name in settings)]),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NotRequired, TypedDict, TypeGuard
@@ -22,6 +22,7 @@ from wtb.planning.importing.promptfoo_assertions import (
     text_of,
 )
 from wtb.planning.importing.promptfoo_files import is_file, read_prompts, read_tests, read_value
+from wtb.planning.importing.promptfoo_providers import Provider, read_providers
 
 VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 # promptfoo reads a prompt as a file where it looks like a path: `:` precedes a function, `://` what a service keeps.
@@ -29,6 +30,8 @@ _PATH = re.compile(r"[^\n]*\.(txt|md|jsonl?|ya?ml|py|[cm]?[jt]s|csv|j2)(:\w+)?|\
 
 
 Variables = Mapping[str, Json]
+_READ = ("prompts", "providers", "targets", "tests", "scenarios", "defaultTest")
+_NOT_IN_NAMES = re.compile(r"[^\w-]+")
 CaseRow = TypedDict(
     "CaseRow",
     {"id": str, "input": Variables, "expected": NotRequired[Expected], "assert": NotRequired[Sequence[Evaluator]]},
@@ -41,12 +44,14 @@ class Imported:
 
     Attributes:
         cases: As of a cases file.
-        prompts: Templates, with `{{name}}` for a key of the input.
+        prompts: Templates by name, with `{{name}}` for a key of the input.
+        providers: Models with their settings.
         left_out: What was not brought over, in words, each with its place.
     """
 
     cases: list[CaseRow] = field(default_factory=list)
-    prompts: list[str] = field(default_factory=list)
+    prompts: dict[str, str] = field(default_factory=dict)
+    providers: list[Provider] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -64,7 +69,7 @@ def import_promptfoo(file: Path, grader: Grader | None = None) -> Imported:
         InputError: The file cannot be read, or has no tests that can be brought over.
     """
     data, folder = read(file, aliases=True).data, file.parent
-    made = Imported(left_out=[key for key in data if key not in ("prompts", "tests", "scenarios", "defaultTest")])
+    made = Imported(left_out=[key for key in data if key not in _READ])
     tests = list(_tests(data, folder, made.left_out))
     if not tests and (data.get("tests") or data.get("scenarios")):
         raise InputError(f"{file}: no test that can be brought over: {'; '.join(made.left_out)}")
@@ -73,7 +78,8 @@ def import_promptfoo(file: Path, grader: Grader | None = None) -> Imported:
             f"{file}: 'tests' is {describe(data.get('tests'))}; expected a list of tests, or a file of one"
         )
     prompts, common = data.get("prompts"), data.get("defaultTest")
-    made.prompts = list(_prompts(prompts, folder, made.left_out))
+    made.prompts = _named(_prompts(prompts, folder, made.left_out))
+    made.providers = read_providers(data.get("providers", data.get("targets")), made.left_out)
     shared = _Test("defaultTest", common, made.left_out) if isinstance(common, Mapping) else None
     if common is not None and shared is None:
         made.left_out.append(f"defaultTest: {describe(common)}")
@@ -173,28 +179,41 @@ class _Test:
             left_out += [f"{place}.options.{key}" for key in options]
 
 
-def _prompts(given: object, folder: Path, left_out: list[str]) -> Iterator[str]:
-    """The texts of prompts. Every entry that is none is named, and what else stands beside a text."""
+def _named(prompts: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Texts of prompts by names that files can have, each text once."""
+    found: dict[str, str] = {}
+    for written, text in prompts:
+        if text in found.values():
+            continue
+        name = _NOT_IN_NAMES.sub("_", written).strip("_")[:60] or f"prompt_{len(found) + 1}"
+        others = (f"{name}_{number}" for number in itertools.count(2))
+        found[next(one for one in itertools.chain([name], others) if one not in found)] = text
+    return found
+
+
+def _prompts(given: object, folder: Path, left_out: list[str]) -> Iterator[tuple[str, str]]:
+    """Names and texts of prompts. Every entry that is none is named, and what else stands beside a text."""
     if not given:
         left_out.append("prompts: nothing")
     elif isinstance(given, Mapping) and not given.keys() & {"raw", "id"}:  # texts or paths, with a label for each
-        left_out += [f"prompts.{text}: {describe(label)}" for text, label in given.items()]
-        yield from filter(_is_prompt, given)
+        left_out += [f"prompts.{text}: {describe(label)}" for text, label in given.items() if not _is_prompt(text)]
+        yield from ((str(label), text) for text, label in given.items() if _is_prompt(text))
     else:
         for number, prompt in enumerate(given if isinstance(given, list) else [given]):
             text = prompt.get("raw", prompt.get("id")) if isinstance(prompt, Mapping) else prompt
             if isinstance(text, str) and is_file(text):
-                yield from _of_file(f"prompts[{number}]", text, folder, left_out)
+                label = prompt.get("label") if isinstance(prompt, Mapping) else None
+                yield from _of_file(f"prompts[{number}]", text, label, folder, left_out)
                 continue
             if not _is_prompt(text):
                 left_out.append(f"prompts[{number}]: {describe(prompt if text is None else text)}")
                 continue
             if isinstance(prompt, Mapping):
-                left_out += [f"prompts[{number}].{key}" for key in prompt if key != "raw"]
-            yield text
+                left_out += [f"prompts[{number}].{key}" for key in prompt if key not in ("raw", "id", "label")]
+            yield str(prompt.get("label") or "") if isinstance(prompt, Mapping) else "", text
 
 
-def _of_file(place: str, written: str, folder: Path, left_out: list[str]) -> Iterator[str]:
+def _of_file(place: str, written: str, label: object, folder: Path, left_out: list[str]) -> Iterator[tuple[str, str]]:
     try:
         texts = read_prompts(written, folder)
     except InputError as error:
@@ -204,7 +223,7 @@ def _of_file(place: str, written: str, folder: Path, left_out: list[str]) -> Ite
         if has_template(VARIABLE.sub("", text)):
             left_out.append(f"{place}: {describe(text)} of {written}")
         else:
-            yield text
+            yield str(label or Path(written).stem), text
 
 
 def _is_prompt(text: object) -> TypeGuard[str]:
