@@ -36,7 +36,6 @@ from wtb.planning.checks import (
     check_stop,
     notification_targets,
 )
-from wtb.planning.data.case_columns import ColumnKeys
 from wtb.planning.data.checking import check_cases
 from wtb.planning.data.picking import Only, draw_sample, pick_cases
 from wtb.planning.environment import environment
@@ -322,7 +321,7 @@ def prepare(
         files_from=spec.files_from,
         columns=spec.columns,
     )
-    source = replace(source, state_key=bound.workflow.state_key, columns=_with_keys(source.columns, bound.workflow))
+    source = of_workflow(source, bound.workflow)
     total, blank_rows = source.check()
     chosen = _expand(spec, bound, total, max_cells)
     choices, baseline = _pick_choices(chosen, only)
@@ -345,11 +344,13 @@ def prepare(
     )
 
 
-def _with_keys(columns: ColumnKeys, workflow: Workflow) -> ColumnKeys:
-    """Return how columns become keys, with the keys that inputs of a workflow may have."""
+def of_workflow(source: CaseSource, workflow: Workflow) -> CaseSource:
+    """Return cases that are read by the keys that inputs of a workflow may have."""
+    source = replace(source, state_key=workflow.state_key)
     if workflow.schema.open or workflow.state_key is not None:
-        return columns
-    return replace(columns, state=tuple(workflow.schema.keys), inputs=tuple((workflow.input or workflow.schema).keys))
+        return source
+    keys, inputs = tuple(workflow.schema.keys), tuple((workflow.input or workflow.schema).keys)
+    return replace(source, columns=replace(source.columns, state=keys, inputs=inputs))
 
 
 def _redacting(spec: SweepSpec) -> SweepSpec:

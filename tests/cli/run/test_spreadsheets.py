@@ -82,6 +82,16 @@ def test_a_sheet_is_mapped_as_the_message_says_and_then_runs(sheet: Project) -> 
     assert {cell["case"] for cell in cells} == {f"Q{n}" for n in range(1, 31)}
 
 
+def test_a_sweep_is_extended_by_a_sheet_with_the_same_headings(sheet: Project) -> None:
+    columns = {"expected": "Expected Answer", "ignore": ["Area"]}
+    sheet.write({"grown.yaml": sweep(cases="sheet.csv", columns=columns)})
+    sheet.inside("run", "grown.yaml", "--quiet", "--limit", "3", check=0)
+    sheet.write({"more.csv": "Expected Answer,Area,ID,Question\r\nNEU,x,Q99,neu\r\n,,,\r\n"})
+    sheet.inside("extend", "grown", "--cases", "more.csv", check=0)
+    cells = sheet.inside("show", "grown", "--cells", "--case", "Q99", "--format", "json", check=0).json["cells"]
+    assert [(cell["expected"], cell["scores"]["exact_match"]) for cell in cells] == [("NEU", 0.0), ("NEU", 1.0)]
+
+
 def test_from_python_it_is_the_same(sheet: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(sheet.folder)
     monkeypatch.syspath_prepend(sheet.folder)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic import ValidationError
 
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError
@@ -16,10 +17,11 @@ from wtb.core.tree.clusters import equal_inputs_cluster, is_of_equal_inputs
 from wtb.operations.context import Context
 from wtb.planning.binding import Bound
 from wtb.planning.cases import case_row, read_cases
+from wtb.planning.data.case_columns import CaseTable, names_files
 from wtb.planning.data.case_problems import MAX_PROBLEMS
 from wtb.planning.data.checking import check_cases
 from wtb.planning.data.picking import Only, pick_cases
-from wtb.planning.prepare import Prepared
+from wtb.planning.prepare import Prepared, of_workflow
 from wtb.store.rows.sweeps import CaseRow, SweepRow
 from wtb.store.runs.submission import NewCase
 from wtb.store.tables.schema import cases
@@ -54,7 +56,7 @@ def cases_to_send(cases: str | Path | Iterable[Any]) -> list[Any]:
         cases: A file of cases, or the cases.
 
     Returns:
-        The cases, each as a mapping.
+        The cases, each as a mapping; of a table, the table alone, since the sweep knows what its headings mean.
 
     Raises:
         InputError: If something is wrong with the file.
@@ -62,6 +64,8 @@ def cases_to_send(cases: str | Path | Iterable[Any]) -> list[Any]:
     if not isinstance(cases, str | Path):
         return list(cases)
     source = read_cases(Path(cases).absolute(), Path(), Located(where="cases"))
+    if (table := source.table()) is not None:
+        return [table]
     source.check()
     return [case_row(case) for case in source]
 
@@ -73,7 +77,7 @@ def read_new_cases(context: Context, sweep: SweepRow, bound: Bound, rows: Sequen
         context: Where the sweep is.
         sweep: Its row.
         bound: Its code.
-        rows: The cases.
+        rows: The cases, or a table of them alone.
 
     Returns:
         Those that are new.
@@ -81,10 +85,20 @@ def read_new_cases(context: Context, sweep: SweepRow, bound: Bound, rows: Sequen
     Raises:
         InputError: If one does not fit, or is there already with another content.
     """
-    if not context.imports and any(isinstance(row, Mapping) and row.get("files") for row in rows):
+    table = _table_of(rows)
+    has_files = (
+        any(isinstance(row, Mapping) and row.get("files") for row in rows)
+        if table is None
+        else names_files(table, bound.spec.columns)
+    )
+    if not context.imports and has_files:
         raise InputError("files of cases are those of a machine; expected cases without 'files'", argument="cases")
-    source = read_cases(list(rows), Path(), Located(where="cases"))
-    source = replace(source, state_key=bound.workflow.state_key)
+    where = Located(where="cases")
+    if table is None:
+        source = read_cases(list(rows), Path(), where)
+    else:
+        source = read_cases(table, Path(), where, columns=bound.spec.columns)
+    source = of_workflow(source, bound.workflow)
     total = source.check().cases
     only = Only(final=bool(sweep.spec.get("final")))
     query = sa.select(cases).where(cases.c.sweep_id == sweep.id)
@@ -112,6 +126,16 @@ def read_new_cases(context: Context, sweep: SweepRow, bound: Bound, rows: Sequen
     new = [replace(case, cluster=_renumbered(name, first)) for case, name in zip(new, clusters, strict=True)]
     grouped = _with_equal(new, present.values(), joins=bound.spec.equal_inputs == "cluster")
     return replace(grouped, present=len(encoded) - len(new), held_out=held_out, notes=[*grouped.notes, *findings])
+
+
+def _table_of(rows: Sequence[Any]) -> CaseTable | None:
+    """Return the table that is sent as the only row, if it is one."""
+    if len(rows) == 1 and isinstance(rows[0], Mapping) and rows[0].keys() == {"headings", "rows"}:
+        try:
+            return CaseTable.model_validate(rows[0])
+        except ValidationError:
+            raise InputError("cases: expected a table of texts, with 'headings' and 'rows'", argument="cases") from None
+    return None
 
 
 def _differences(case: NewCase, row: CaseRow) -> list[str]:
