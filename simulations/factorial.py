@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulations.promises import Promise, counted, seed_from
+from wtb.analysis.effects.attribution import attributed
 from wtb.analysis.effects.varied_factors import GridLevels, level_codes, varied_factors
-from wtb.analysis.matrix.attribution import attributed
 from wtb.analysis.statistics import SIGNIFICANT, Floats
 from wtb.analysis.statistics.effects.fit import fit
 from wtb.analysis.statistics.units import Units

@@ -16,7 +16,7 @@ from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep, evaluator
-from wtb.analysis.matrix.attribution import attribute
+from wtb.analysis.effects.attribution import attribute
 from wtb.analysis.matrix.build import made
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, compare

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wtb.analysis.matrix.attribution import attributed
+from wtb.analysis.effects.attribution import attributed
 from wtb.analysis.statistics import Floats
 
 FULL = [

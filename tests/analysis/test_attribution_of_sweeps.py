@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from wtb.analysis.matrix.attribution import attribute, pairwise
+from wtb.analysis.effects.attribution import attribute, pairwise
 from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
 from wtb.authoring.edges import END

@@ -11,7 +11,7 @@ import pytest
 from tests.support.bench import make_bench
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.comparison.pairing import match
-from wtb.analysis.matrix.attribution import attribute, pairwise
+from wtb.analysis.effects.attribution import attribute, pairwise
 from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, compare

@@ -151,7 +151,7 @@ FILES = ("list_files", "read_file", "export_files", "compare_files")
 # Options of commands that are about how a result is shown, who is asked, or where the database is.
 PRESENTATION = {
     *("format", "output", "quiet", "yes", "db", "broker", "open_it", "wait"),  # `wait` is the method `SweepHandle.wait`
-    *("each", "stack", "interval", "once", "pdb"),
+    *("each", "stack", "interval", "once", "pdb", "warnings"),
 }
 # What only the process itself has: its callback, code that is there already, and what `set` was as it was typed.
 OF_THE_PROCESS = {"progress", "bound", "code", "written"}

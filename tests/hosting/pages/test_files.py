@@ -11,7 +11,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from wtb.hosting.pages.static import WEB, page_routes
+from wtb.hosting.pages.bundle import WEB
+from wtb.hosting.pages.static import page_routes
 
 VENDOR = WEB / "vendor"
 OWN = [path for path in WEB.rglob("*.js") if VENDOR not in path.parents]

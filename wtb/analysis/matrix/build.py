@@ -17,11 +17,11 @@ import numpy as np
 
 from wtb.analysis import interim
 from wtb.analysis.decision import decide
+from wtb.analysis.effects.attribution import attribute
 from wtb.analysis.failure_causes import causes
 from wtb.analysis.headings import sweep_heading
 from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.matrix.added_rows import AddedRows
-from wtb.analysis.matrix.attribution import attribute
 from wtb.analysis.matrix.caveats import (
     bounds_that_matter,
     cases_without_expected,

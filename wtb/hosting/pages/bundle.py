@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from posixpath import normpath
 
-from wtb.hosting.pages.static import WEB
-
+WEB = Path(__file__).parent / "web"
 _FROM = r'\s*from\s*"(?P<path>[^"]+)";?\n?'
 _IMPORT = re.compile(
     r"^import\s*(?:\*\s*as\s+(?P<all>\w+)|(?P<default>\w+)|\{(?P<names>[^}]*)\})" + _FROM, re.MULTILINE

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from wtb.display.json_text import as_json
 from wtb.display.report.html.page import ScriptedPart
-from wtb.hosting.pages.bundle import bundle
-from wtb.hosting.pages.static import WEB
+from wtb.hosting.pages.bundle import WEB, bundle
 from wtb.operations.outputs.side_by_side import MOST_CASES, MOST_ROWS
 
 if TYPE_CHECKING:

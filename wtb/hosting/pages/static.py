@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 from http import HTTPStatus
-from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
-WEB = Path(__file__).parent / "web"
+from wtb.hosting.pages.bundle import WEB
+
 STATIC = "/static"
 
 # Scripts, styles and pictures come from here alone, and none stands within a document: what users wrote, or what their

@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from wtb.analysis.effects.attribution import attribute, pairwise, unattributed
 from wtb.analysis.gates import judge
 from wtb.analysis.judges.people import people
-from wtb.analysis.matrix.attribution import attribute, pairwise, unattributed
 from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
 from wtb.display.report.evidence.failures import failures
