@@ -388,7 +388,7 @@ def _effects() -> Iterator[Promise]:
 
         size = "3 x 3 x 3, 50 cases"
         least = 0.6 if share > 0.1 else 0.7
-        yield Promise("an effect of 0.3 of a node is told", name, size, counted(told), at_least=least, runs=200)
+        yield Promise("an effect of 0.3 of a node is told", name, size, counted(told), at_least=least, runs=600)
         yield Promise(
             "an effect of nodes that do nothing is told", name, size, counted(falsely), at_most=WRONG, runs=300
         )

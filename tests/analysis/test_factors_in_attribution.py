@@ -12,6 +12,7 @@ import pytest
 
 from wtb.analysis.effects.attribution import attributed
 from wtb.analysis.statistics import Floats
+from wtb.analysis.statistics.effects.fit import fit
 
 Row = dict[str, str]
 CROSSING = {
@@ -191,14 +192,18 @@ def test_thirty_pairs_are_those_of_the_factors_that_explain_most_and_all_count()
     choices = [dict(zip(names, row, strict=True)) for row in rng.choice(["x", "y"], size=(300, 10)).tolist()]
     weak = ["n0", "n3"]
     means = np.array([sum(0.2 for name in names if name not in weak and row[name] == "y") for row in choices])
+    means += [0.4 * (row["n1"] == row["n2"]) for row in choices]
     found = attributed(means[:, None] + rng.normal(size=(300, 40)), choices, "m", seed=0)
     assert found["pairs"] == {"candidates": 45, "tested": 30}
     strong = {frozenset(pair) for pair in itertools.combinations([name for name in names if name not in weak], 2)}
     tested = {frozenset(one["nodes"]) for one in found["interactions"]}
     assert strong < tested
     assert len(tested) == 30
-    for one in found["interactions"]:  # two thirds of the 5% for 45 candidates and what is beyond all pairs
-        assert one["p_adjusted"] == pytest.approx(min(1.0, one["p"] * 46 * 1.5))
+    for one in found["interactions"]:  # two thirds of the level for 45 candidates and what is beyond all pairs
+        assert one["p_adjusted"] == pytest.approx(min(1.0, one["p"] * 46 * 1.5 / 0.9))
+    for one in found["nodes"]:
+        assert one["p_adjusted"] == pytest.approx(min(1.0, one["p"] * 10 * 3 / 0.9))
+    assert min(one["p_adjusted"] for one in found["interactions"]) < 0.05
     assert "30 of 45 pairs are tested: those of the factors that explain most." in found["sentences"]
 
 
@@ -216,3 +221,22 @@ def test_a_single_grid_has_all_of_the_five_percent_for_its_factor() -> None:
     grids = {("answer", row["answer"]): {"answer.model": row["answer"][6:]} for row in choices}
     (node,) = attributed(drawn(choices, [0, 0.1, 0]), choices, "m", seed=0, grids=grids)["nodes"]
     assert (node["factor"], node["p"]) == ("answer.model", node["p_adjusted"])
+
+
+@pytest.mark.parametrize(
+    ("levels", "of_factors", "of_pairs"),
+    [
+        pytest.param((3, 3), 4, 2, id="the pair of two factors has as much as both"),
+        pytest.param((3, 3, 3), 7, 7, id="3 factors, 3 pairs and the rest have as much each"),
+        pytest.param((2, 2, 2, 2), 11, 11, id="4 factors, 6 pairs and the rest have as much each"),
+        pytest.param((2, 2, 2, 2, 2, 2), 18, 24, id="many pairs leave a third to the factors"),
+    ],
+)
+def test_all_tests_of_a_sweep_together_have_nine_tenths_of_the_level(
+    levels: Sequence[int], of_factors: float, of_pairs: float
+) -> None:
+    codes = np.array(list(itertools.product(*map(range, levels))), dtype=np.int64)
+    found = fit(np.random.default_rng(0).normal(size=(len(codes), 30)), codes, seed=0)
+    assert found.families == pytest.approx((of_factors / 0.9, of_pairs / 0.9))
+    pairs = found.candidates + (found.unexplained_p is not None)
+    assert len(levels) / found.families[0] + pairs / found.families[1] == pytest.approx(0.9)

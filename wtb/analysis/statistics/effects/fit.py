@@ -40,6 +40,7 @@ from wtb.analysis.statistics.units import Units
 
 MOST_PAIRS = 30
 _FREEDOM = 4  # degrees of freedom that are left between combinations, from which on their noise can be measured
+_SPENT = 0.9  # of the level of several tests; those of pass-or-fail scores may reject a little more than theirs
 _ACTS = 0.2  # p of pairs some of whose levels never meet, from which on their factors are told apart
 
 
@@ -254,11 +255,19 @@ def _chosen(candidates: Sequence[tuple[int, int]], shares: dict[int, float]) -> 
 
 
 def _families(factors: int, pairs: int) -> tuple[float, float]:
-    """Return what p of factors and of pairs is multiplied by: a third of the 5% is for factors, the rest for pairs.
+    """Return what p of factors and of pairs is multiplied by (Bonferroni's correction).
 
-    pairs: All candidates, because which are chosen depends on the scores, and one more for what the model leaves.
+    Of several tests, each has the same part of the level, but factors have at least a third and at most half of it:
+    many pairs leave them some, and the pair of two factors has as much as both.
+
+    Args:
+        factors: Those that are told.
+        pairs: All candidates, because which are chosen depends on the scores, and one more for what the model leaves.
     """
-    return (3.0 * factors, 1.5 * pairs) if pairs else (float(max(factors, 1)), 1.0)
+    if factors + pairs <= 1:
+        return 1.0, 1.0
+    part = min(max(factors / (factors + pairs), 1 / 3), 1 / 2) if pairs else 1.0
+    return factors / part / _SPENT, (pairs / (1 - part) if pairs else 1.0) / _SPENT
 
 
 def _acting(levels: Levels, pairs: Sequence[Effects]) -> set[int]:
