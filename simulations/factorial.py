@@ -238,10 +238,10 @@ def _found(kind: str, steps: int) -> Iterator[Promise]:
         ("an interaction of 0.10 is found", ", of 3 x 3 levels", finds(FULL, crossed_effects, crossed), 0.9),
     )
     for claim, more, happens, bound in situations:
-        yield Promise(claim, f"{kind}{more}", size, counted(happens), at_least=bound, runs=600)
+        yield Promise(claim, f"{kind}{more}", size, counted(happens), at_least=bound, runs=200)
     nested = finds(MIXED, main_effect, main)
     yield Promise(
-        "a main effect of 0.08 is found", f"{kind}, nested", "27 combinations, 200 cases", counted(nested), runs=400
+        "a main effect of 0.08 is found", f"{kind}, nested", "27 combinations, 200 cases", counted(nested), runs=200
     )
 
     def sampled(rng: Rng) -> bool:
@@ -249,7 +249,7 @@ def _found(kind: str, steps: int) -> Iterator[Promise]:
         return main in clear_effects(attributed_to(rng, some, main_effect, steps=steps))
 
     yield Promise(
-        "a main effect of 0.08 is found", f"{kind}, random", "24 of 36, 200 cases", counted(sampled), runs=400
+        "a main effect of 0.08 is found", f"{kind}, random", "24 of 36, 200 cases", counted(sampled), runs=200
     )
 
 
@@ -275,7 +275,7 @@ def _false(kind: str, steps: int) -> Iterator[Promise]:
             return has_false_effect(attributed_to(rng, layout(rng), mean, steps=steps), true, mean)
 
         yield Promise(
-            claim, f"{kind}{where}, {what}", size, counted(wrong), at_most=SIGNIFICANT, runs=400 if where else 1_000
+            claim, f"{kind}{where}, {what}", size, counted(wrong), at_most=SIGNIFICANT, runs=200 if where else 400
         )
 
     def differing(rng: Rng) -> bool:
@@ -286,7 +286,7 @@ def _false(kind: str, steps: int) -> Iterator[Promise]:
         return has_false_effect(attributed_to(rng, FULL, no_effect, steps=steps, units=units), set(), no_effect)
 
     for what, happens in (("cases differ much in effects", differing), ("40 clusters of 1 to 12 cases", clustered)):
-        yield Promise(claim, f"{kind}, {what}", whole, counted(happens), at_most=SIGNIFICANT, runs=400)
+        yield Promise(claim, f"{kind}, {what}", whole, counted(happens), at_most=SIGNIFICANT, runs=200)
 
 
 def _sample(rng: Rng, size: int) -> Layout:
