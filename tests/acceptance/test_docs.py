@@ -524,7 +524,12 @@ def paths(document: Any, before: str = "") -> Iterator[str]:
         return
     for key, value in document.items():
         name = before + ("<name>" if re.search(r"(by_node|best|front|metrics)\.$", before) else key)
-        if key != "baseline" and isinstance(value, dict | list) and value and not name.endswith(_COMBINATIONS):
+        if (
+            key not in ("baseline", "decision")
+            and isinstance(value, dict | list)
+            and value
+            and not name.endswith(_COMBINATIONS)
+        ):
             inner = list(paths(value, f"{name}."))
             yield from inner or [name]
         else:

@@ -235,7 +235,7 @@ BAD = [
     ),
     Bad(
         "a parameter that is not taken",
-        ["takes no parameter 'kk' (it takes: k)"],
+        ["takes no parameter 'kk'; did you mean 'k'? (it takes: k)"],
         vary="{retrieve: [default, {name: odd, with: 'graphs:bm25', k: 1, kk: 2}]}",
     ),
     Bad(

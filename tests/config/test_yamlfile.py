@@ -150,7 +150,7 @@ def test_duplicate_keys_are_refused_at_any_depth() -> None:
         ("", 1, "the file is empty; expected a mapping"),
         ("# only a comment\n", 1, "the file is empty"),
         ("a: 1\nb: [1, 2\nc: 3", 3, "not YAML: "),
-        ("a: 1\n\tb: 2", 2, "not YAML: "),
+        ("a: 1\n\tb: 2", 2, "a tab in the indentation"),
         ("a: 1\nb: '", 2, "not YAML: "),
         ("a: 1\nb: \x07", 2, "not YAML: character U+0007"),
         ('a: "\\0"', 1, "a NUL character in text"),

@@ -111,7 +111,9 @@ class World:
         self.insert(sweeps, **{"id": id, **about, **row})
         self.insert(cases, sweep_id=id, number=0, id="c", input=self.store_values(f"{id} input"), tags=[])
         with self.database.write() as connection:
-            connection.execute(sa.text("INSERT INTO combinations VALUES (:id, 0, '{}')"), {"id": id})
+            connection.execute(
+                sa.text("INSERT INTO combinations (sweep_id, number, choices) VALUES (:id, 0, '{}')"), {"id": id}
+            )
         return id
 
     def execution(self, id: str, sweep: str, head: str | None, status: str = "completed", *, named: bool = True) -> str:

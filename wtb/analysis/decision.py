@@ -42,7 +42,7 @@ def decide(matrix: MatrixDocument, best: Best, margin: float | None) -> Decision
         "metric": metric,
         "margin": margin,
         "combination": choice["combination"],
-        "because": choice["because"],
+        "because": choice["because"] if matrix["metrics"] else None,
         "basis": basis,
         "ties": ties,
         "is_cheapest": None if row is None else _is_cheapest(row, matrix["rows"], ties),

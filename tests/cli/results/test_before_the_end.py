@@ -75,7 +75,7 @@ def test_scores_without_bounds_have_an_interval_only_from_many_cases_on(
     assert has_interval(matrix, "graded.uneven") == [False, False]
     assert matrix["best"]["passed"]["clear"]
     assert not matrix["best"]["graded.uneven"]["clear"]
-    told = " ".join(empty_project.inside("matrix", "answers").stdout.split())
+    told = " ".join(empty_project.inside("matrix", "answers", "--warnings").stdout.split())
     assert "graded.even and graded.uneven have no declared bounds (`scale`, `limits`)" in told
 
 

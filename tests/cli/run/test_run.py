@@ -143,6 +143,25 @@ NOISE = strict(
     repeats=COUNT,
     narrower=strict(cases=FIGURE_OR_NULL, repeats=FIGURE_OR_NULL),
 )
+DECISION = strict(
+    objective={"type": "string"},
+    metric={"type": ["string", "null"]},
+    margin=FIGURE_OR_NULL,
+    combination={"oneOf": [{"type": "null"}, {"type": "object"}]},
+    because={"type": ["string", "null"]},
+    basis={"enum": ["within", "best", "leads", "not shown", "only", "figure", None]},
+    ties={"type": "array", "items": {"type": "object"}},
+    is_cheapest={"type": ["boolean", "null"]},
+    mean=FIGURE_OR_NULL,
+    ci=INTERVAL,
+    behind=INTERVAL,
+    cost_usd=FIGURE_OR_NULL,
+    latency_s=FIGURE_OR_NULL,
+    cases=COUNT,
+    cases_needed={"type": ["integer", "null"]},
+    is_final={"type": "boolean"},
+    warnings=COUNT,
+)
 CONTRACT = strict(
     version={"const": 1},
     sweep=strict(
@@ -172,6 +191,7 @@ CONTRACT = strict(
     front=each({"type": "array", "items": COUNT}),
     choice={"oneOf": [{"type": "null"}, CHOICE]},
     gates={"type": "array", "items": GATE},
+    decision=DECISION,
     # Beyond the contract's figures: what a reader needs to render them.
     metrics=each(
         strict(

@@ -234,7 +234,7 @@ def test_a_failed_one_is_tried_again_with_fixed_code(flow: Project) -> None:
         (["--set", "x=1", "--from", "chekc"], "has no node 'chekc' to start from; did you mean 'check'?"),
         (["--set", "x=1", "--until", "chekc"], "the workflow has no node 'chekc'; did you mean 'check'?"),
         (["--set", "x=1", "--break", "add if y > 1"], "the state has no key 'y'"),
-        (["--set", "x=1", "--break", "add if x > "], "'x >' cannot be read; expected a condition such as"),
+        (["--set", "x=1", "--break", "add if x > "], "'x >', which cannot be read; expected a condition such as"),
         (["--set", "x=1", "--break", "add if open('x')"], "\"open('x')\" is not allowed here"),
         (["--set", "x=1", "--break", "add if x.__class__.__name__()"], "is not allowed here"),
         (["--set", "x=1", "--mode", "manul"], "'run.mode' is 'manul'; expected 'autonomous' or 'interactive'"),

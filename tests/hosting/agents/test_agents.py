@@ -127,7 +127,7 @@ def test_a_sweep_that_nobody_scores_is_said_to_be_one(place: Place, tmp_path: Pa
     bench = make_bench(place.context.database, tmp_path, wf, sweep="unscored")
     bench.run()
     words = "Nothing is scored and nothing will be: the sweep has no evaluators (`evaluate`)."
-    assert place.call(name, ref=bench.sweep_id)["decision"].startswith(words)
+    assert words in place.call(name, ref=bench.sweep_id)["decision"]
 
 
 @pytest.mark.parametrize(

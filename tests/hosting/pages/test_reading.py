@@ -383,7 +383,7 @@ def test_an_address_is_what_one_sees_after_signing_in(site: Site) -> None:
     page = site.open("/sweeps/tagged?tab=effects&metric=total", token=None)
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("heading", name="Each node by itself").wait_for()
+    page.get_by_role("heading", name="Each factor by itself").wait_for()
     assert page.url == f"{site.url}/sweeps/tagged?tab=effects&metric=total"
 
 

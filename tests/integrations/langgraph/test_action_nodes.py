@@ -105,7 +105,9 @@ def test_variants_have_parameters_of_the_instructions() -> None:
     assert run_cell(candidates, {"x": 1}, review="warm").state["words"] == ["<say 1 warmly in review>"]
 
     wrong = variants(graph_of(in_context, confirm, client=model)).add("review", "warm", tonne="warm")
-    assert "takes no parameter 'tonne' (it takes: tone)" in str(as_workflow(wrong, "shape").problems)
+    assert "takes no parameter 'tonne'; did you mean 'tone'? (it takes: tone)" in str(
+        as_workflow(wrong, "shape").problems
+    )
 
 
 def test_the_second_pass_may_lead_elsewhere_and_a_node_needs_no_name() -> None:

@@ -232,9 +232,11 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
         *_lost_scores(matrix["provider"], sweep_id),
         *_mixed(runs.counts),
         *about_costs,
+        *data_found(sweep.spec),
         *failures_counted(scored),
         *cases_without_expected(scored),
         *hanging_choice(matrix["choice"]),
+        *hanging_claims(scored, rows, matrix["best"]),
         *(bounds_that_matter(matrix) if seen is None else []),
         *_not_as_submitted(sweep, matrix),
     ]
@@ -378,11 +380,7 @@ def _rows(
     warnings += _clustered(units) if seen is None else _looked_at(seen, metrics, len(choices))
     warnings += few_of_class(metrics.values())
     warnings += [*looks_in_words(tried), *added.sentences(), *stopped.sentences()]
-    warnings += [
-        *hanging_claims(scored, rows, best),
-        *unseen_claims(rows, metrics),
-        *uneven_differences(rows, unevens, skewed.values()),
-    ]
+    warnings += [*unseen_claims(rows, metrics), *uneven_differences(rows, unevens, skewed.values())]
     figures: MatrixFigures = {
         "rows": rows,
         "primary": primary,
@@ -393,8 +391,7 @@ def _rows(
         "slices": sliced,
         "noise": noise,
     }
-    warned = [*data_found(sweep.spec), *warnings]
-    return figures, warned, by
+    return figures, warnings, by
 
 
 def _add_levels(rows: Sequence[RowDocument]) -> None:

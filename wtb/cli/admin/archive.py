@@ -84,7 +84,9 @@ def copy(
 
     Examples: wtb copy nightly --to sqlite:///archive.db  |  wtb copy nightly --db sqlite:///.wtb/wtb.db
     """
-    copied = sweep_copies.copy_sweep(open_context(db), ref, to or databases.database_url(None), session=session)
+    copied = sweep_copies.copy_sweep(
+        open_context(db), ref, databases.database_url(None) if to is None else to, session=session
+    )
     if format is options.Format.json:
         put_json(copied)
         return

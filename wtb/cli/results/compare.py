@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from enum import StrEnum
 from typing import Annotated
 from urllib.parse import urlencode
@@ -97,7 +98,8 @@ def compare(
             raise InputError("--row compares two rows of one sweep; expected no other sweep")
         if format not in (ComparisonFormat.table, ComparisonFormat.json):
             raise InputError(f"--format {format.value} is for two sweeps; two rows have table or json")
-        pair = open_backend(db).call(comparing.compare_rows, before, row, other, metric=metric, limit=limit)
+        rows = [int(text) if re.fullmatch("-?[0-9]+", text) else text for text in (row, other)]
+        pair = open_backend(db).call(comparing.compare_rows, before, *rows, metric=metric, limit=limit)
         put(as_json(pair) if format is ComparisonFormat.json else row_comparison.two_rows(pair, width()), output)
         if open_it:
             numbers = {side: pair[side]["combination"] for side in ("row", "other")}

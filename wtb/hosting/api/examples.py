@@ -32,6 +32,10 @@ _BY_PLACE: Mapping[tuple[str, str], Any] = {
     ("checkpoints", "ref"): CHECKPOINT,
     ("executions", "name"): "before-the-change",
     ("/executions/{ref}/series", "name"): None,  # nothing was recorded over time
+    ("/sweeps/{ref}/outputs", "keys"): ["answer"],
+    ("/executions/{ref}/outputs", "keys"): ["answer"],
+    ("/sweeps/{ref}/value", "key"): "message",
+    ("/executions/{ref}/value", "key"): "answer",
     ("executions", "note"): "the last one with the old index",
     ("workflows", "name"): "triage",
     ("sessions", "name"): "ann",
@@ -77,6 +81,7 @@ _BY_NAME: Mapping[str, Any] = {
     "to": "classify",
     "role": "runner",
     "limits": {"usd": 5},
+    "combination": {"classify": "other"},
     "row": 0,
     "limit": 20,
     "kinds": ["sweep"],

@@ -70,7 +70,7 @@ export function Extension({ path, isQueued, reload }) {
   };
   return html`<details class="extension"><summary>${words.extension.title}</summary>
     <p class="quiet">${words.extension.legend}</p>
-    <form onSubmit=${plan}>
+    <form class="fields" onSubmit=${plan}>
       <label>${words.extension.cases}<textarea rows="4" spellcheck="false" value=${cases} onInput=${changed(setCases)} placeholder='{"id": "q61", "input": {"question": "…"}, "expected": "…"}'></textarea></label>
       <label>${words.extension.file}<input type="file" accept=".jsonl,.ndjson" onChange=${read} /></label>
       <label>${words.extension.repeats}<input type="number" min="1" value=${repeats} onInput=${changed(setRepeats)} /></label>
