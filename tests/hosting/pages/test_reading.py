@@ -121,7 +121,7 @@ def test_rows_are_shown_within_the_cases_of_each_tag(site: Site, read: Project) 
 
 def test_a_sweep_that_scores_nothing_shows_its_cells(site: Site, read: Project) -> None:
     page = site.open("/sweeps/unscored")
-    page.get_by_text("Nothing is scored").wait_for()
+    page.get_by_role("heading", name="Nothing to recommend: nothing is scored").wait_for()
     grid = page.get_by_role("grid")
     grid.focus()
     page.keyboard.press("ArrowRight")
