@@ -187,7 +187,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "extend": Operation(
         "growth.extending:extend",
-        "Add cases, repeats or variants to a sweep, and run only what is new.",
+        "Add cases, repeats or variants to a sweep.",
         ("SweepHandle.extend",),
         needs=Permission.submit,
         effect=Effect.spends,
@@ -653,7 +653,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "copy": Operation(
         "archive.sweep_copies:copy_sweep",
-        "Copy a sweep to another database, with its files, history and scores.",
+        "Copy a sweep to another database.",
         ("SweepHandle.copy",),
         long=True,
     ),

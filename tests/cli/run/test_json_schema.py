@@ -40,16 +40,14 @@ def test_a_reference_to_a_server_is_refused_and_never_followed(
 
 def test_a_reference_to_a_file_is_refused_also_below_an_id(project: Project) -> None:
     project.write({"schema.json": '{"type": "integer"}'})
-    project.write({"sweep.yaml": judged(f"{{$ref: 'file://{project.folder}/schema.json'}}")})
-    refused(
-        project.inside("run", "sweep.yaml", "--limit", "1"), project, ["sweep.yaml:6: ", "a path within the project"]
-    )
-    for schema in (
-        f"{{$id: 'file://{project.folder}/', $ref: schema.json}}",
-        "{$ref: schema.json}",
+    for schema, said in (
+        (f"{{$ref: 'file://{project.folder}/schema.json'}}", "a path within the project"),
+        (f"{{$id: 'file://{project.folder}/', $ref: schema.json}}", "a path within the project"),
+        ("{$id: 'urn:example:a', $ref: schema.json}", "a $ref to "),
+        ("{$ref: schema.json}", "a $ref to "),
     ):
         project.write({"sweep.yaml": judged(schema)})
-        refused(project.inside("run", "sweep.yaml", "--limit", "1"), project, ["sweep.yaml:6: ", "a $ref to "])
+        refused(project.inside("run", "sweep.yaml", "--limit", "1"), project, ["sweep.yaml:6: ", said])
 
 
 def test_a_schema_that_is_none_is_refused(project: Project) -> None:

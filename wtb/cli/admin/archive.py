@@ -77,10 +77,11 @@ def copy(
     db: options.Db = None,
     format: options.Show = options.Format.table,
 ) -> None:
-    """Copy a sweep to another database, with its files, history and scores.
+    """Copy a sweep to another database.
 
-    The sweep must have ended or be paused. Its ids stay, and copying it again does nothing. Access tokens, budgets and
-    notifications stay behind. With --db alone, the sweep is copied to the database that other commands use here.
+    Its files, history and scores go with it. It must have ended or be paused. Its ids stay, and copying it again does
+    nothing. Access tokens, budgets and notifications stay behind. With --db alone, the sweep is copied to the database
+    that other commands use here.
 
     Examples: wtb copy nightly --to sqlite:///archive.db  |  wtb copy nightly --db sqlite:///.wtb/wtb.db
     """

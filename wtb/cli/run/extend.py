@@ -60,7 +60,9 @@ def extend(
     output: options.Output = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Add cases, repeats or variants to a sweep, and run only what is new.
+    """Add cases, repeats or variants to a sweep.
+
+    Only what is new runs.
 
     Cells that are there stay as they are, and none of their nodes runs again. A new combination goes on from where it
     differs from others; new cases and repeats begin with their case. Cases that are there already are skipped. What was
