@@ -17,7 +17,10 @@ export function fromServer(sweep) {
 export class OutputPages {
   /** @param {Source} source @param {Record<string, unknown>} filters @param {number[]} rows combinations that are columns @param {() => void} onChange */
   constructor(source, filters, rows, onChange) {
-    [this.source, this.filters, this.rows, this.onChange] = [source, filters, rows, onChange];
+    this.source = source;
+    this.filters = filters;
+    this.rows = rows;
+    this.onChange = onChange;
     this.pages = /** @type {Map<string, any>} */ (new Map());
     this.loading = /** @type {Map<string, AbortController>} */ (new Map());
     this.problem = /** @type {unknown} */ (null);
