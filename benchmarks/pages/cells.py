@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from benchmarks.embedded.evidence import CASES, quality
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
-from benchmarks.pages.site import site
+from benchmarks.pages.site import MARKED, frames_of, site
 from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep
 from wtb.hosting.pages.bundle import WEB
@@ -15,34 +15,15 @@ from wtb.store.database import Database
 
 LARGEST = 500_000  # bytes of all files
 
-# From the arrival of the cells to the mark that the heat map sets when it has drawn them for the first time.
-DRAWN = """
-async () => {
-  const drawn = () => performance.getEntriesByName("heat-map")[0];
-  while (!drawn()) await new Promise(requestAnimationFrame);
-  const all = performance.getEntriesByType("resource").filter((one) => one.name.includes("/columns"));
-  const arrived = all.map((one) => one.responseEnd).filter((time) => time <= drawn().startTime);
-  return drawn().startTime - arrived.at(-1);
-}
-"""
-FRAMES = """
-async () => {
-  const canvas = document.querySelector(".canvas"), box = canvas.getBoundingClientRect(), frames = [];
-  const begun = performance.now();
-  for (let last = begun; last - begun < 5000; ) {
-    const at = (last - begun) / 5000;
+FRAMES = frames_of(
+    'const canvas = document.querySelector(".canvas"), box = canvas.getBoundingClientRect();',
+    """
     const wheel = { ctrlKey: true, deltaY: at < 0.5 ? -12 : 12, clientX: box.left + box.width / 2, bubbles: true };
     canvas.dispatchEvent(new WheelEvent("wheel", { ...wheel, cancelable: true }));
     const [movementX, movementY] = [12 * Math.sin(20 * at), 4 * Math.cos(9 * at)].map(Math.round);
     canvas.dispatchEvent(new PointerEvent("pointermove", { buttons: 1, movementX, movementY, bubbles: true }));
-    await new Promise(requestAnimationFrame);
-    const now = performance.now();
-    frames.push(now - last);
-    last = now;
-  }
-  return frames.sort((a, b) => a - b)[Math.floor(frames.length * 0.95)];
-}
-"""
+    """,
+)
 FIRST_PAGE = """
 async () => {
   while (!document.querySelector("main h1")) await new Promise(requestAnimationFrame);
@@ -66,7 +47,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         drawn, frames = [], []
         for _ in range(runs):
             page = seen.open(f"/sweeps/{swept.id}")
-            drawn.append(page.evaluate(DRAWN))
+            drawn.append(page.evaluate(MARKED, ["heat-map", "/columns"]))
             frames.append(page.evaluate(FRAMES))
             page.context.close()
     what = f"64 x {CASES:,} cells"

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from benchmarks.embedded.evidence import CASES, quality
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure, of_rounds
-from benchmarks.pages.site import site
+from benchmarks.pages.site import MARKED, frames_of, site
 from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep
 from wtb.core.serialization.codec import digest, encode
@@ -24,32 +24,10 @@ from wtb.store.tables.schema import checkpoints
 TEXT = "the answer of a model with **marks**, a list:\n\n- one\n- two\n\nand `code` that people read"
 WORDS = tuple(TEXT.split(" "))
 
-# From the arrival of the first page of outputs to the mark that the table sets when it has drawn it.
-DRAWN = """
-async () => {
-  const drawn = () => performance.getEntriesByName("outputs")[0];
-  while (!drawn()) await new Promise(requestAnimationFrame);
-  const all = performance.getEntriesByType("resource").filter((one) => one.name.includes("/outputs?"));
-  const arrived = all.map((one) => one.responseEnd).filter((time) => time <= drawn().startTime);
-  return drawn().startTime - arrived.at(-1);
-}
-"""
-FRAMES = """
-async () => {
-  const view = document.querySelector(".outputs"), frames = [];
-  const begun = performance.now();
-  for (let last = begun; last - begun < 5000; ) {
-    const at = (last - begun) / 5000;
-    view.scrollTop = at * 20000;
-    view.scrollLeft = 3000 * (1 + Math.sin(9 * at));
-    await new Promise(requestAnimationFrame);
-    const now = performance.now();
-    frames.push(now - last);
-    last = now;
-  }
-  return frames.sort((a, b) => a - b)[Math.floor(frames.length * 0.95)];
-}
-"""
+FRAMES = frames_of(
+    'const view = document.querySelector(".outputs");',
+    "view.scrollTop = at * 20000; view.scrollLeft = 3000 * (1 + Math.sin(9 * at));",
+)
 DIFF = """
 async ([path, one, other]) => {
   const { compareTexts } = await import(path);
@@ -101,7 +79,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         rows = "-".join(map(str, range(64)))
         for _ in range(runs):
             page = seen.open(f"/sweeps/{swept.id}?tab=outputs&rows={rows}&keys=c")
-            drawn.append(page.evaluate(DRAWN))
+            drawn.append(page.evaluate(MARKED, ["outputs", "/outputs?"]))
             frames.append(page.evaluate(FRAMES))
             page.context.close()
         page = seen.open("/")

@@ -26,7 +26,41 @@ async ([selector, part]) => {
   return drawn - Math.max(...arrived.map((one) => one.responseEnd));
 }
 """
+# From the arrival of the last of what was asked under a path to the mark that a view sets when it has drawn that.
+MARKED = """
+async ([mark, part]) => {
+  const drawn = () => performance.getEntriesByName(mark)[0];
+  while (!drawn()) await new Promise(requestAnimationFrame);
+  const all = performance.getEntriesByType("resource").filter((one) => one.name.includes(part));
+  const arrived = all.map((one) => one.responseEnd).filter((time) => time <= drawn().startTime);
+  return drawn().startTime - arrived.at(-1);
+}
+"""
 P95 = "frames.sort((a, b) => a - b)[Math.floor(frames.length * 0.95)]"
+
+
+def frames_of(begin: str, step: str) -> str:
+    """Return a script that takes a step before each frame for 5 s, and returns the 95th percentile of frames in ms.
+
+    Args:
+        begin: JavaScript that looks up what the steps are about.
+        step: JavaScript for each frame; `at` is the part of the time that has passed.
+    """
+    return f"""
+async () => {{
+  {begin}
+  const frames = [], begun = performance.now();
+  for (let last = begun; last - begun < 5000; ) {{
+    const at = (last - begun) / 5000;
+    {step}
+    await new Promise(requestAnimationFrame);
+    const now = performance.now();
+    frames.push(now - last);
+    last = now;
+  }}
+  return {P95};
+}}
+"""
 
 
 @dataclass(frozen=True)

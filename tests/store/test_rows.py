@@ -60,9 +60,7 @@ def test_each_record_of_a_table_is_held_against_it() -> None:
     named = {one for one in records if one.__name__.endswith("Row")}
     first = {one for one in named if one.__base__ is Record}  # others have what a query adds
     counted = {access.ProjectRow, access.UserRow, access.TeamRow}  # with what belongs to them
-    assert (
-        first - {*TABLES, *counted, sweeps.SweepRow, sweeps.MemoryRow, executions.StalledRow, control.AlertRow} == set()
-    )
+    assert first - {*TABLES, *counted, sweeps.SweepRow, executions.StalledRow, control.AlertRow} == set()
 
 
 def test_a_record_has_a_value_for_each_column_and_is_never_changed() -> None:

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, TypedDict
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import orjson
@@ -34,7 +34,6 @@ _SHOWN = 300
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Payload = Literal["json", "slack", "teams"]
-PAYLOADS: tuple[Payload, ...] = get_args(Payload)
 _HOSTS: Mapping[str, Payload] = {  # by the end of a host's name, where nobody names a payload
     "hooks.slack.com": "slack",
     ".webhook.office.com": "teams",

@@ -181,16 +181,23 @@ def test_workers_lead_to_flower_where_a_stack_has_it(site: Site, read: Project) 
         forget_stack(read.folder)
 
 
-def test_a_schedule_explains_a_bad_night(tmp_path: Path, browser: Browser) -> None:
+@pytest.fixture
+def nightly(tmp_path: Path) -> Iterator[Project]:
+    """A schedule that has run once."""
     project = Project(tmp_path / "nightly")
     project.write({"flow.py": FLOW, "cases.jsonl": Project.cases(3), "sweep.yaml": TAGGED})
     project.inside("schedule", "add", "nightly", "sweep.yaml", "--cron", "0 3 * * *", "--baseline", "last", check=0)
     project.inside("schedule", "run-now", "nightly")
-    project.write({"flow.py": FLOW.replace('state["x"] + by', "1 // 0")})
-    project.inside("schedule", "run-now", "nightly")
-    (fire,) = project.inside("schedule", "history", "nightly", "--format", "json", check=0).json["fires"][1:]
+    yield project
+    project.close()
+
+
+def test_a_schedule_explains_a_bad_night(nightly: Project, browser: Browser) -> None:
+    nightly.write({"flow.py": FLOW.replace('state["x"] + by', "1 // 0")})
+    nightly.inside("schedule", "run-now", "nightly")
+    (fire,) = nightly.inside("schedule", "history", "nightly", "--format", "json", check=0).json["fires"][1:]
     assert fire["verdict"] in ("worse", "failed")
-    with served(project, browser) as site:
+    with served(nightly, browser) as site:
         page = site.open("/schedules")
         page.get_by_role("heading", name=f"nightly: {fire['verdict']}").wait_for()
         reasons = page.locator(".why li").all_inner_texts()
@@ -203,17 +210,13 @@ def test_a_schedule_explains_a_bad_night(tmp_path: Path, browser: Browser) -> No
         assert not site.faults
 
 
-def test_a_schedule_shows_its_verdicts_as_a_strip(tmp_path: Path, browser: Browser) -> None:
-    project = Project(tmp_path / "nightly")
-    project.write({"flow.py": FLOW, "cases.jsonl": Project.cases(3), "sweep.yaml": TAGGED})
-    project.inside("schedule", "add", "nightly", "sweep.yaml", "--cron", "0 3 * * *", "--baseline", "last", check=0)
-    project.inside("schedule", "run-now", "nightly")
-    project.write({"flow.py": FLOW.replace('state["x"] + by', 'state["x"] + by + 1')})
-    project.inside("schedule", "run-now", "nightly")
-    fires = project.inside("schedule", "history", "nightly", "--format", "json", check=0).json["fires"]
+def test_a_schedule_shows_its_verdicts_as_a_strip(nightly: Project, browser: Browser) -> None:
+    nightly.write({"flow.py": FLOW.replace('state["x"] + by', 'state["x"] + by + 1')})
+    nightly.inside("schedule", "run-now", "nightly")
+    fires = nightly.inside("schedule", "history", "nightly", "--format", "json", check=0).json["fires"]
     assert len(fires) == 2
     assert fires[1]["code_changed"] == ["A"]
-    with served(project, browser) as site:
+    with served(nightly, browser) as site:
         page = site.open("/schedules")
         strip = page.get_by_role("list", name="Verdicts")
         strip.wait_for()
@@ -233,7 +236,6 @@ def test_a_schedule_shows_its_verdicts_as_a_strip(tmp_path: Path, browser: Brows
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         site.close()
         assert not site.faults
-    project.close()
 
 
 CALLING = """

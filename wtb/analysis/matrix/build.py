@@ -224,8 +224,9 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     matrix["front"] = fronts(matrix)
     margins = {name: margin for name, margin in margins_of(sweep.spec, scored.measures).items() if name in compared}
     add_standings(matrix, best or {}, margins, compared)
-    matrix["choice"] = choose(matrix, best, margins.get(wanted_figure(matrix, best)[1])) if best else None
-    matrix["decision"] = decide(matrix, best or {}, margins.get(wanted_figure(matrix, best or {})[1]))
+    margin = margins.get(wanted_figure(matrix, best or {})[1])
+    matrix["choice"] = choose(matrix, best, margin) if best else None
+    matrix["decision"] = decide(matrix, best or {}, margin)
     about_costs = cost_warnings(scored.unknown_costs, sweep.spec.get("limits", {}).get("usd"), ended=has_ended)
     decisive = [
         *_warnings(database, sweep, counts, errors),

@@ -22,7 +22,7 @@ from wtb.core.errors import InputError, WTBError
 from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.version import __version__
 from wtb.operations.archive.manifest import FORMAT, VERSION
-from wtb.operations.archive.row_schemas import TABLES, Row, columns, part_of
+from wtb.operations.archive.row_schemas import TABLES, Row, columns
 from wtb.operations.archive.zip_file import HEAD, Writing
 from wtb.operations.context import Context
 from wtb.planning.prepare import as_written
@@ -256,7 +256,7 @@ def _events(rows: Iterable[Row], combination: int | None) -> Iterator[Row]:
     """Events but those of other cells; the only cell of an archive is of combination 0."""
     for row in rows:
         data = row["data"]
-        number = part_of(data, "combination")
+        number = stored.part_of(data, "combination")
         if not isinstance(data, dict) or number is None:
             yield row
         elif number == combination:

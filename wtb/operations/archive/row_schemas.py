@@ -35,6 +35,7 @@ from wtb.store.tables.schema import (
     rollbacks,
     scores,
 )
+from wtb.store.transfer.archive import part_of
 
 Row = dict[str, JsonValue]  # by column
 
@@ -367,11 +368,6 @@ def read_row(table: sa.Table, line: bytes, where: str) -> Line:
 
 def _text(value: JsonValue) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def part_of(value: JsonValue, key: str) -> JsonValue:
-    """What a JSON object has under a key; None where it has nothing there, or is no object."""
-    return value.get(key) if isinstance(value, dict) else None
 
 
 def _within(value: Any) -> Any:

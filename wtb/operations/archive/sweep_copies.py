@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
+import sqlalchemy as sa
+
 from wtb.analysis.matrix.build import freeze
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.storage.copies import CopiedSweepDocument
@@ -74,8 +76,7 @@ def _opened(context: Context, to: str) -> Context:
 def _copied(context: Context, target: Context, sweep: SweepRow, session: str | None) -> CopiedSweepDocument:
     report = throttled(context.report)
     with copying_files(context.workspaces.files), context.database.read(long=True) as connection:
-        row = sweep_copy.row_of(connection, sweep.id)
-        _check(row, is_pool=sweep_copy.is_pool(connection, sweep.id))
+        row = _checked_row(connection, sweep.id)
         document: CopiedSweepDocument = {
             "version": 1,
             "id": sweep.id,
@@ -87,25 +88,13 @@ def _copied(context: Context, target: Context, sweep: SweepRow, session: str | N
             "files": 0,
             "bytes": 0,
         }
-        there = sweep_copy.find_copy(target.database, sweep.id)
-        if there is not None and there["status"] not in HIDDEN_SWEEPS:
-            with target.database.read(long=True) as other:
-                copied_digests = sweep_copy.digests_of_tables(other, sweep.id)
-            _check_same(row, there, sweep_copy.digests_of_tables(connection, sweep.id), copied_digests, target)
+        if _is_there(connection, row, target):
             return document
         home = _home(target, session, sweep.project)
         snapshots = sweep_copy.snapshots_of(connection, sweep.id)
         contents = sweep_copy.sizes_of(connection, sweep.session_id, _contents(context, sweep, snapshots))
         check_room(target.database, home.session, contents)
-        files = CopiedFiles(report)
-        source_files = context.workspaces.files.of_project(sweep.project)
-        if snapshots:
-            target_files = target.workspaces.files.of_project(home.project)
-            target_files.make()
-            files.copy_snapshots(source_files, target_files, snapshots)
-        if files.missing:
-            missing = plural(len(files.missing), "file")
-            raise StoreError(f"{missing} of the sweep missing or damaged, such as {min(files.missing)}")
+        files = _copy_files(context, target, sweep.project, home, snapshots)
         graph, looked = sweep_copy.graph_of(connection, row["workflow_id"]), sweep_copy.looks_of(connection, sweep.id)
         sweep_copy.begin_copy(target.database, row, graph, home)
         with _discarded_unless_whole(target.database, sweep.id):
@@ -115,6 +104,19 @@ def _copied(context: Context, target: Context, sweep: SweepRow, session: str | N
                 sweep_copy.publish_copy(target.database, row, looked, home, contents, data)
     freeze(target.database, sweep.id)
     return {**document, "is_new": True, "rows": rows, "files": files.count, "bytes": files.bytes}
+
+
+def _copy_files(context: Context, target: Context, project: str, home: Home, snapshots: list[str]) -> CopiedFiles:
+    """Copy snapshots with their contents. Raises StoreError if any is missing or damaged."""
+    files = CopiedFiles(throttled(context.report))
+    if snapshots:
+        target_files = target.workspaces.files.of_project(home.project)
+        target_files.make()
+        files.copy_snapshots(context.workspaces.files.of_project(project), target_files, snapshots)
+    if files.missing:
+        missing = plural(len(files.missing), "file")
+        raise StoreError(f"{missing} of the sweep missing or damaged, such as {min(files.missing)}")
+    return files
 
 
 @contextmanager
@@ -127,13 +129,29 @@ def _discarded_unless_whole(database: Database, sweep_id: str) -> Iterator[None]
         raise
 
 
-def _check(row: Row, *, is_pool: bool) -> None:
+def _checked_row(connection: sa.Connection, sweep_id: str) -> Row:
+    """Return the row of a sweep that can be copied. Raises ConflictError for others."""
+    row = sweep_copy.find_row(connection, sweep_id)
+    if row is None:
+        raise ConflictError(f"sweep {sweep_id} was deleted meanwhile")
     if row["status"] not in sweep_copy.ENDED:
         raise ConflictError(
-            f"sweep {row['id']} is {row['status']}; pause it with `wtb pause {row['id']}`, or copy it when it has ended"
+            f"sweep {sweep_id} is {row['status']}; pause it with `wtb pause {sweep_id}`, or copy it when it has ended"
         )
-    if is_pool:
-        raise ConflictError(f"sweep {row['id']} is a pool of others; copy those, and pool them there")
+    if sweep_copy.is_pool(connection, sweep_id):
+        raise ConflictError(f"sweep {sweep_id} is a pool of others; copy those, and pool them there")
+    return row
+
+
+def _is_there(connection: sa.Connection, row: Row, target: Context) -> bool:
+    """Return whether an equal sweep of this id is in the other database. Raises ConflictError if it differs."""
+    with target.database.read(long=True) as other:
+        there = sweep_copy.find_row(other, row["id"])
+        if there is None or there["status"] in HIDDEN_SWEEPS:
+            return False
+        theirs = sweep_copy.digests_of_tables(other, row["id"])
+    _check_same(row, there, sweep_copy.digests_of_tables(connection, row["id"]), theirs, target)
+    return True
 
 
 def _check_same(row: Row, there: Row, ours: Mapping[str, str], theirs: Mapping[str, str], target: Context) -> None:

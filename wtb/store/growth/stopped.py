@@ -57,16 +57,6 @@ def stopped_numbers(database: Database, sweep_id: str) -> frozenset[int]:
         return stopped_in(connection, [sweep_id])[sweep_id]
 
 
-def count_open(database: Database, sweep_id: str, numbers: Collection[int]) -> int:
-    """Return how many cells of some combinations have no outcome yet."""
-    query = sa.select(sa.func.count()).where(
-        cells.c.sweep_id == sweep_id,
-        cells.c.combination.in_(list(numbers)),
-        cells.c.status.in_(sources(CELL, "skipped")),
-    )
-    return database.scalar(query) or 0
-
-
 def stop_combinations(database: Database, sweep: SweepRow, stop: Stop) -> int:
     """Skip the open cells of some combinations.
 

@@ -10,7 +10,7 @@ from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota
 from wtb.store.rows.sweeps import MemoryRow
-from wtb.store.runs.slots import LEASE_S, Alive, is_fresh
+from wtb.store.runs.slots import LEASE_S, PROCESS, Alive, is_fresh
 from wtb.store.tables.schema import now, runners, session_memory, sessions
 
 
@@ -72,7 +72,7 @@ def memory_used(
 
 def _rows(connection: sa.Connection, session_id: str | None, fresh_s: float, alive: Alive | None) -> list[MemoryRow]:
     query = (
-        sa.select(*(runners.c[name] for name in ("id", "host", "boot", "pid", "process_started_at")))
+        sa.select(*PROCESS)
         .add_columns(session_memory.c.session_id, session_memory.c.used, session_memory.c.largest)
         .join(session_memory, session_memory.c.runner_id == runners.c.id)
         .where(is_fresh(fresh_s), session_memory.c.measured_at > now() - fresh_s)

@@ -234,8 +234,8 @@ class WorkerRow(RunnerRow):
     seen_s: float
 
 
-class MemoryRow(Record):
-    """What the node processes of a runner use for a session, in bytes."""
+class RunnerOfSession(Record):
+    """A runner, and a session of which it uses something."""
 
     id: str
     host: str
@@ -243,17 +243,16 @@ class MemoryRow(Record):
     pid: int
     process_started_at: float
     session_id: str
+
+
+class MemoryRow(RunnerOfSession):
+    """What the node processes of a runner use for a session, in bytes."""
+
     used: int
     largest: int
 
 
-class SlotHolder(Record):
+class SlotHolder(RunnerOfSession):
     """A runner that holds slots of a session."""
 
-    id: str
-    host: str
-    boot: str
-    pid: int
-    process_started_at: float
-    session_id: str
     slots: int

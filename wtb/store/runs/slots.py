@@ -25,6 +25,8 @@ Alive = Callable[[Owner], bool]
 
 LEASE_S = float(os.environ.get("WTB_LEASE_S", "30"))  # three heartbeats
 _MOST = 2**31 - 1  # what the column holds
+# The columns of a runner by which its process is known, as `RunnerOfSession` begins.
+PROCESS = tuple(runners.c[name] for name in ("id", "host", "boot", "pid", "process_started_at"))
 
 
 def is_fresh(fresh_s: float = LEASE_S) -> sa.ColumnElement[bool]:
@@ -66,7 +68,7 @@ def slot_holders(
     lent = busy.group_by(working.c.runner_id, working.c.session_id).subquery()
     whose = sa.func.coalesce(lent.c.session_id, runners.c.session_id)
     query = (
-        sa.select(*(runners.c[name] for name in ("id", "host", "boot", "pid", "process_started_at")))
+        sa.select(*PROCESS)
         .add_columns(whose.label("session_id"), sa.func.coalesce(lent.c.slots, runners.c.slots).label("slots"))
         .outerjoin(lent, lent.c.runner_id == runners.c.id)
         .where(whose.is_not(None) if session_id is None else whose == session_id, is_fresh(fresh_s))

@@ -139,15 +139,16 @@ def scores_of(connection: sa.Connection, columns: Sequence[sa.Column[Any]], cell
 def named_values(table: str, row: Mapping[str, Any]) -> set[str]:
     """Return the digests of the values that a row of a table refers to."""
     if table == "checkpoints":
-        return _digests(row["state"]) | _digests(_part(row.get("inside"), "saved"))
+        return _digests(row["state"]) | _digests(part_of(row.get("inside"), "saved"))
     if table == "node_runs":
         return _digests(row.get("writes"))
     if table == "approvals":
-        return _digests(_part(row.get("answer"), "set"))
+        return _digests(part_of(row.get("answer"), "set"))
     return _digests(row["input"]) if table == "cases" else set()
 
 
-def _part(value: Any, key: str) -> Any:
+def part_of(value: Any, key: str) -> Any:
+    """Return what a JSON object has under a key; None where it has nothing there, or is no object."""
     return value.get(key) if isinstance(value, dict) else None
 
 

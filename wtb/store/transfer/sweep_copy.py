@@ -98,18 +98,9 @@ class Home:
     project: str
 
 
-def find_copy(database: Database, sweep_id: str) -> Row | None:
+def find_row(connection: sa.Connection, sweep_id: str) -> Row | None:
     """Return the row of a sweep, also one that nobody sees; None if there is none of this id."""
-    with database.read() as connection:
-        return fetch_row(connection, sa.select(sweeps).where(sweeps.c.id == sweep_id))
-
-
-def row_of(connection: sa.Connection, sweep_id: str) -> Row:
-    """Return the row of a sweep that is there."""
-    row = fetch_row(connection, sa.select(sweeps).where(sweeps.c.id == sweep_id))
-    if row is None:
-        raise ConflictError(f"sweep {sweep_id} was deleted meanwhile")
-    return row
+    return fetch_row(connection, sa.select(sweeps).where(sweeps.c.id == sweep_id))
 
 
 def is_pool(connection: sa.Connection, sweep_id: str) -> bool:
@@ -152,10 +143,10 @@ def begin_copy(database: Database, row: Row, graph: Row, home: Home) -> None:
         ConflictError: If another process copies it, or did a moment ago.
         InputError: If the session was deleted.
     """
-    before = find_copy(database, row["id"])
+    with database.read() as connection:
+        before = find_row(connection, row["id"])
+        age = 0.0 if before is None else connection.scalar(sa.select(now() - before["created_at"])) or 0.0
     if before is not None:
-        with database.read() as connection:
-            age = connection.scalar(sa.select(now() - before["created_at"])) or 0.0
         if age < INTERRUPTED_S:
             raise ConflictError(
                 f"sweep {row['id']} is being copied, or its copy was interrupted a moment ago: "
