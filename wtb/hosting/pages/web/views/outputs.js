@@ -26,7 +26,7 @@ function keysOf(text) {
 
 /** What an address looks at. @param {Record<string, string>} query @param {any} matrix @param {number[]} order */
 function seenBy(query, matrix, order) {
-  const every = query.rows === "all" ? matrix.rows.map((/** @type {any} */ _, /** @type {number} */ number) => number) : numbersOf(query.rows);
+  const every = query.rows === "all" ? /** @type {number[]} */ ([...matrix.rows.keys()]) : numbersOf(query.rows);
   const known = every.filter((one) => one < matrix.rows.length);
   const rows = (known.length ? known : order.slice(0, FIRST_COLUMNS)).slice(0, MOST_COLUMNS);
   const differ = numbersOf(query.differ).filter((one) => one < matrix.rows.length);
