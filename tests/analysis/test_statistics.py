@@ -608,3 +608,18 @@ def test_no_interval_leaves_the_possible_scores() -> None:
         assert row.ci is not None
         assert 0 <= row.ci[0] <= row.ci[1] <= 1
         assert row.delta_ci is None or (row.delta_ci[0] >= -1 and row.delta_ci[1] <= 1)
+
+
+def test_a_tiny_p_that_missing_cases_forbid_to_claim_has_an_interval_with_zero() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.normal(0, 1, 200)
+    scores = np.array([base, base + rng.normal(3, 0.5, 200)])
+    scores[1, :120] = math.nan
+    row = compare(scores, Design(baseline=0, ends=(-100.0, 100.0))).rows[1]
+    assert row.p is not None
+    assert 0 < row.p < 1e-16
+    assert row.p_adjusted is not None
+    assert row.p_adjusted >= 0.05
+    assert row.delta_ci is not None
+    assert row.delta_ci[0] <= 0
+    assert row.delta_ci[1] > 3

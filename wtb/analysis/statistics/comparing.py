@@ -7,6 +7,7 @@ gets ahead by failing where it is hard; a row that lacks many cases is not ranke
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -338,7 +339,8 @@ def _corrected_interval(row: Tested, p: float) -> Tested:
     """
     if row.ci is None or row.p is None or row.delta is None or not p >= SIGNIFICANT or row.ci[0] <= 0 <= row.ci[1]:
         return row
-    wider = NORMAL.inv_cdf(1 - SIGNIFICANT / 2 * min(1.0, row.p / p)) / Z if row.p > 0 else 1.0
+    tail = SIGNIFICANT / 2 * min(1.0, row.p / p)
+    wider = -NORMAL.inv_cdf(max(tail, sys.float_info.min)) / Z if row.p > 0 else 1.0  # 1 - tail could be 1
     low, high = (row.delta + wider * (end - row.delta) for end in row.ci)
     return replace(row, ci=(min(low, 0.0), max(high, 0.0)))
 
