@@ -18,8 +18,10 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import wtb
 from tests.support.amounts import examples
 from tests.support.forkserver import Script
+from wtb import Sweep
 from wtb.analysis.matrix.build import build, freeze, made
 from wtb.analysis.running_totals import leaders, live
 from wtb.analysis.scores import Scores
@@ -720,3 +722,16 @@ def test_before_anything_is_tallied_nobody_leads(bench: Make) -> None:
     assert [row["metrics"] for row in shown["rows"]] == [{}, {}, {}]
     assert set(leaders(made.database, made.row)["best"].values()) <= {None}
     assert shown["tallied_at"] is None
+
+
+def test_a_run_on_this_machine_keeps_its_matrix_when_it_ends(prepared_url: str, tmp_path: Path) -> None:
+    wf = Workflow("doubling")
+    wf.entry(wf.node(lambda state: {"y": 2 * state["x"]}, name="double"))
+    cases = [{"id": str(x), "input": {"x": x}, "expected": {"y": 2 * x}} for x in range(4)]
+    sweep = Sweep(workflow=wf, cases=cases, vary={"double": "all"}, evaluate=[{"exact_match": {"field": "y"}}])
+    with wtb.open(prepared_url, files=tmp_path / "files") as bench:
+        ended = bench.run(sweep)
+        matrix = kept(bench.database, ended.id)
+        assert matrix is not None
+        assert matrix["rows"] == ended.matrix()["rows"]
+        assert matrix["rows"][0]["metrics"]["exact_match"]["mean"] == 1.0

@@ -1,4 +1,4 @@
-"""Ending a sweep that workers ran: its status, and the matrix that it leaves."""
+"""Ending a sweep: its status, and the matrix that it leaves."""
 
 from __future__ import annotations
 

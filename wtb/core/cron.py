@@ -17,12 +17,12 @@ from cronsim import CronSim, CronSimError
 
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.providers.faults import is_waiting
+from wtb.core.status import ENDED_SWEEPS
 from wtb.core.stop import PROCESS_DIED
 
 GRACE_S = 600.0  # a fire that is later than this was missed
 MOST_MISSED = 1_000  # more are not counted
 TRIES = 3  # processes that may die while they carry out a fire
-ENDED_SWEEPS = ("completed", "failed", "cancelled")
 BAD = ("worse", "failed")
 _LATE_S = 3_600.0
 

@@ -53,7 +53,7 @@ from wtb.core.factors.factors import labels_of
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import OnFailure, Scale
 from wtb.core.scoring.unknown_costs import cost_warnings
-from wtb.core.status import FINAL_CELLS
+from wtb.core.status import ENDED_SWEEPS, FINAL_CELLS
 from wtb.core.texts import listed_names
 from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import margins_of
@@ -80,7 +80,6 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 T = TypeVar("T")
 _UNTOLD: TagRow = {"mean": None, "n_pairs": 0, "delta": None, "delta_ci": None, "p": None, "p_adjusted": None}
-_ENDED = ("completed", "failed", "cancelled")
 
 
 def build(
@@ -143,7 +142,7 @@ def freeze(database: Database, sweep_id: str) -> bool:
     place = tallies.whole_at(database, sweep_id)
     sweep = queries.find_sweep(database, sweep_id)
     counts = queries.cell_counts(database, sweep_id)
-    if place is None or sweep.status not in _ENDED or any(status not in FINAL_CELLS for status in counts):
+    if place is None or sweep.status not in ENDED_SWEEPS or any(status not in FINAL_CELLS for status in counts):
         return False
     scored = Scores(database, sweep)
     matrix = made(database, sweep, scored)

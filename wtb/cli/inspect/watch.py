@@ -22,6 +22,7 @@ from wtb.cli.console import open_backend, put, render_matrix, say, width, write_
 from wtb.cli.output import in_color
 from wtb.cli.progress import progress_display
 from wtb.cli.run.sweeps import exit_code
+from wtb.core.status import ENDED_SWEEPS
 from wtb.display.matrix import gates
 from wtb.display.text import progress
 from wtb.operations.inspection import watching
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from wtb.core.documents.sweeps import WatchDocument, WatchedOneSweep
     from wtb.execution.runtime.sweep_run import Ended
     from wtb.operations.context import Backend
-
-ENDED = ("completed", "failed", "cancelled")
 
 
 def watch(
@@ -69,7 +68,7 @@ def watch(
             while True:
                 document = watched.look()
                 show(document)
-                if "sweep" in document and document["sweep"]["status"] in ENDED:
+                if "sweep" in document and document["sweep"]["status"] in ENDED_SWEEPS:
                     ended = document["sweep"]
                 if once or ended is not None:
                     break

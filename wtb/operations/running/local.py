@@ -6,15 +6,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
+from wtb.analysis.finalize import freeze
 from wtb.analysis.gates import check_gates
 from wtb.authoring.breakpoints import Breakpoint, stops
 from wtb.core.arguments.checking import checked
-from wtb.core.errors import InputError, WTBError
+from wtb.core.errors import InputError, StoreError, WTBError
+from wtb.core.status import ENDED_SWEEPS
 from wtb.core.stop import INTERRUPTED
 from wtb.core.tree.stored_spec import Limits
 from wtb.execution.runtime.fork_run import ForkRun
@@ -269,7 +271,11 @@ def follow(
     """
     with _warned(context, run):
         ended = run.run_here() if pdb else _start_and_wait(context, run, grace, progress or (lambda _: None), signals)
-    return Ran(queries.find_sweep(context.database, run.sweep_id), ended)
+    sweep = queries.find_sweep(context.database, run.sweep_id)
+    if ended.status in ENDED_SWEEPS and sweep.kind == "sweep":
+        with suppress(StoreError):  # all results are committed, and whoever reads the matrix builds it
+            freeze(context.database, sweep.id)
+    return Ran(sweep, ended)
 
 
 def follow_started(context: Context, run: SweepRun, grace: float) -> Ended:

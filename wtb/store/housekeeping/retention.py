@@ -5,15 +5,13 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.core.status import OPEN_EXECUTIONS
+from wtb.core.status import ENDED_SWEEPS, OPEN_EXECUTIONS
 from wtb.store.bulk import fetch_record
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.read.queries import select_sweeps
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import baselines, checkpoints, executions, pooled, sweeps
-
-_FINISHED = ("completed", "failed", "cancelled")
 
 
 def expired_sweeps(
@@ -30,7 +28,7 @@ def expired_sweeps(
     )
     ranked = (
         sa.select(sweeps.c.id, at.label("at"), place.label("place"))
-        .where(sweeps.c.status.in_(_FINISHED), *conditions)
+        .where(sweeps.c.status.in_(ENDED_SWEEPS), *conditions)
         .subquery()
     )
     query = (
@@ -59,12 +57,12 @@ def removable() -> list[sa.ColumnElement[bool]]:
             sa.and_(sweeps.c.status == "completed", executions.c.status.in_(OPEN_EXECUTIONS)),
         ),
     )
-    return [sweeps.c.status.in_(_FINISHED), *_not_kept(), ~pinned, ~open_]
+    return [sweeps.c.status.in_(ENDED_SWEEPS), *_not_kept(), ~pinned, ~open_]
 
 
 def settled() -> list[sa.ColumnElement[bool]]:
     """What must hold of a sweep that loses its superseded checkpoints."""
-    return [sweeps.c.status.in_(("paused", *_FINISHED)), *_not_kept()]
+    return [sweeps.c.status.in_(("paused", *ENDED_SWEEPS)), *_not_kept()]
 
 
 def _not_kept() -> tuple[sa.ColumnElement[bool], ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.core.status import ENDED_SWEEPS
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.read.queries import select_sweeps
@@ -15,7 +16,6 @@ from wtb.store.tables.schema import cases, cells, executions, fires, is_kept, no
 
 Rows = list[tuple[Any, ...]]
 MESSAGE = 300  # characters of an error that tell causes apart
-_OUTCOMES = ("completed", "failed", "cancelled")
 
 
 def shared_runs(database: Database, sweep_id: str) -> Rows:
@@ -135,7 +135,7 @@ def earlier(database: Database, sweep: SweepRow, limit: int) -> list[EarlierSwee
             .where(
                 fires.c.schedule_id == schedule if fired else alike,
                 sweeps.c.created_at <= sweep.created_at,
-                sa.or_(sweeps.c.status.in_(_OUTCOMES), sweeps.c.id == sweep.id),
+                sa.or_(sweeps.c.status.in_(ENDED_SWEEPS), sweeps.c.id == sweep.id),
             )
             .order_by(sweeps.c.created_at.desc(), sweeps.c.id.desc())
             .limit(limit)

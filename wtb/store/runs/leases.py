@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.core.status import CELL, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
+from wtb.core.status import CELL, ENDED_SWEEPS, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
 from wtb.core.tree.stored_code import RecordedCode, StoredCode, keeping_written
 from wtb.store.bulk import fetch_among, fetch_records, parts
 from wtb.store.database import Database
@@ -332,7 +332,7 @@ def try_move(
     Returns:
         True if this call made the change.
     """
-    finished = to in ("completed", "failed", "cancelled")
+    finished = to in ENDED_SWEEPS
     session = connection.execute(
         sweeps.update()
         .where(sweeps.c.id == sweep_id, sweeps.c.status.in_(sources(SWEEP, to)))
