@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
-from wtb.analysis.running_totals import leaders, live
 from wtb.config.broker import Broker
 from wtb.core.documents.common import cell_counts
 from wtb.core.errors import BrokerError
@@ -141,6 +140,8 @@ class Standing:
         return {**document, "sweep": self._one(queries.find_sweep(self._database, self._sweep_id), found)}
 
     def _one(self, row: SweepRow, crew_rows: list[WorkerDocument]) -> WatchedOneSweep:
+        from wtb.analysis.running_totals import live  # with numpy: lists need none
+
         tallies.tally(self._database, row.id)  # does nothing where the scheduler has just been here
         standing = live(self._database, row)
         status: str = standing["sweep"]["status"]
@@ -165,6 +166,8 @@ class Standing:
 
     def _who_leads(self, row: SweepRow) -> LeadersDocument:
         """Who leads, a little out of date where that takes long to tell."""
+        from wtb.analysis.running_totals import leaders
+
         began = time.monotonic()
         if began >= self._leaders_at or row.status != self._leaders_of:
             self._leaders, self._leaders_of = leaders(self._database, row), row.status
