@@ -298,3 +298,16 @@ def test_a_statistic_is_of_the_metric_even_if_another_metric_is_called_so() -> N
     assert row_figure(matrix, found, Name(("ndcg", "low"))) == pytest.approx(0.1)
     assert row_figure(matrix, found, Name(("ndcg.low", "mean"))) == 0.7
     assert row_figure(matrix, found, Name(("ndcg.low",))) == 0.7
+
+
+@pytest.mark.parametrize(("costs", "is_cheapest"), [((0.0, 0.0), None), ((0.0, 0.02), True), ((None, 0.02), None)])
+def test_none_is_the_cheapest_of_ties_where_nothing_costs_anything(
+    costs: tuple[float | None, float | None], is_cheapest: bool | None
+) -> None:
+    rows = [
+        within(name, 0.3, cost, True, cost_per_success_usd=cost)
+        for name, cost in zip(("bm25", "dense"), costs, strict=True)
+    ]
+    found = decide({**MATRIX, "rows": rows, "choice": None}, {"maximize": "ndcg"}, 0.01)
+    assert found["basis"] == "within"
+    assert found["is_cheapest"] is is_cheapest

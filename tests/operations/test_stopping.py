@@ -12,6 +12,8 @@ import pytest
 from tests.support.abc_flow import Abc
 from tests.support.bench import Bench
 from wtb.core.errors import ConflictError, InputError
+from wtb.display import markdown
+from wtb.display.matrix import table
 from wtb.operations.growth.extending import extend
 from wtb.operations.growth.stopping import stop_combination
 from wtb.store.read import queries
@@ -49,7 +51,7 @@ def test_only_the_cells_of_a_stopped_combination_end_and_the_others_go_on(paused
     assert statuses(paused, "loud") == {"succeeded": done, "skipped": 6 - done}
     matrix = paused.matrix()
     row = next(row for row in matrix["rows"] if row["combination"]["b"] == "loud")
-    assert row["stopped"]["cases"] == done
+    assert row["stopped"]["cases"] == row["n"] == done
     assert row["metrics"]["score"]["n_pairs"] == done
     assert row["metrics"]["score"]["p"] is None
     assert row["metrics"]["score"]["delta"] == pytest.approx(1.0)
@@ -113,6 +115,17 @@ def test_a_sweep_that_has_ended_has_nothing_to_stop(bench: Callable[..., Bench],
 def test_stopping_again_does_nothing(paused: Abc) -> None:
     first, again = stop(paused, b="loud"), stop(paused, b="loud")
     assert (first.already, again.already, again.cells, again.combinations) == (0, 1, 0, ())
+
+
+def test_tables_show_who_stopped_a_combination_and_after_how_many_cases(paused: Abc) -> None:
+    done = statuses(paused, "loud")["succeeded"]
+    stop(paused, b="loud")
+    go_on(paused)
+    matrix = paused.matrix()
+    assert f"stopped by anna after {done} cases" in markdown.matrix(matrix)
+    (line,) = [line for line in table.render(matrix).splitlines() if "stopped after" in line]
+    assert f"stopped after {done}" in line
+    assert "loud" in line
 
 
 def go_on(flow: Abc) -> None:

@@ -87,6 +87,7 @@ def _ties(
 def _is_cheapest(row: RowDocument, rows: list[RowDocument], ties: list[Combination]) -> bool | None:
     costs = [one["cost_per_success_usd"] for one in rows if one["combination"] in ties]
     own = row["cost_per_success_usd"]
-    if own is None or not ties or any(cost is None for cost in costs):
+    known = [cost for cost in costs if cost is not None]
+    if own is None or not ties or len(known) < len(costs) or not any([own, *known]):
         return None
-    return all(own <= cost for cost in costs if cost is not None)
+    return all(own <= cost for cost in known)

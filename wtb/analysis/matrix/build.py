@@ -438,7 +438,8 @@ def _outcomes(database: Database, sweep_id: str, scored: Scores, runs: aggregate
     found = [group for group in scored.cell_groups if scored.edited or not group.edited]
     for number, status, count, usd in aggregates.outcomes_by_combination(found):
         row = rows[number]
-        row["n"] += count if status in FINAL_CELLS else 0
+        is_dropped = status == "skipped" and number in scored.stopped
+        row["n"] += count if status in FINAL_CELLS and not is_dropped else 0
         if status == "succeeded":
             row["succeeded"], succeeded_usd[number] = count, usd
         elif status in ("failed", "set_aside"):

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from wtb.core.documents.matrix import is_ranked
 from wtb.core.factors.factors import label_columns, labels_of
-from wtb.core.texts import money, printable
+from wtb.core.texts import money, plural, printable
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import Better
     from wtb.core.documents.comparison import ComparedCell, ComparedRow, ComparisonDocument
-    from wtb.core.documents.matrix import MatrixDocument, MetricEstimate, RowDocument, WithinDocument
+    from wtb.core.documents.matrix import (
+        MatrixDocument,
+        MetricEstimate,
+        RowDocument,
+        StoppedDocument,
+        WithinDocument,
+    )
 
 
 ARROWS = {"higher": "↑", "lower": "↓"}
@@ -187,7 +193,7 @@ def mark(document: MatrixDocument, row: RowDocument, metric: str) -> str:
     if row.get("exploratory"):
         return "exploratory"
     if row.get("stopped"):
-        return "stopped"
+        return stopped_words(row["stopped"])
     if not is_best(document, row, metric):
         return ""
     best = document["best"][metric]
@@ -197,6 +203,11 @@ def mark(document: MatrixDocument, row: RowDocument, metric: str) -> str:
         return ""
     # Of rows that are alike none leads.
     return "☆ leads" if is_named_best(document, row, metric) and (best["lead"] or 0) > 0 else "☆"
+
+
+def stopped_words(stopped: StoppedDocument) -> str:
+    """Return `stopped by ana after 9 cases`."""
+    return printable(f"stopped by {stopped['by']} after {plural(stopped['cases'], 'case')}")
 
 
 def star(document: MatrixDocument, row: RowDocument, metric: str) -> str:

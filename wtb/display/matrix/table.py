@@ -98,7 +98,7 @@ def _tables(document: MatrixDocument, metrics: list[str], width: int) -> list[Sh
     tables: list[Shown] = []
     for metric in summary.tabled(document):
         rows, top = _best_rows(document, metrics, metric, first=not tables)
-        marks = [summary.mark(document, row, metric) if metric is not None else "" for row in rows]
+        marks = [_stop_mark(row) or (summary.mark(document, row, metric) if metric is not None else "") for row in rows]
         front = [Column("", marks)] if any(marks) else []
         shown, _ = columns.fit(document, rows, front, _of_one(document, rows, metric), width)
         tables.append((rows, shown, top))
@@ -125,8 +125,13 @@ def _together(document: MatrixDocument, metrics: list[str], width: int) -> list[
 
 def _exploratory(rows: Sequence[RowDocument]) -> list[Column]:
     """A column that tells rows apart which were added after results were seen or stopped, where there are any."""
-    marks = ["exploratory" if row.get("exploratory") else "stopped" if row.get("stopped") else "" for row in rows]
+    marks = ["exploratory" if row.get("exploratory") else _stop_mark(row) for row in rows]
     return [Column("", marks)] if any(marks) else []
+
+
+def _stop_mark(row: RowDocument) -> str:
+    """Return `stopped after 9`, as `n` shows; empty for other rows. A warning names who stopped it."""
+    return f"stopped after {row['stopped']['cases']:,}" if row.get("stopped") else ""
 
 
 def _best_rows(

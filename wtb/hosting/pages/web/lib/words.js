@@ -146,7 +146,7 @@ export const words = {
     best: "best",
     couldBeBest: "could be best",
     exploratory: "exploratory",
-    stopped: "stopped",
+    stoppedAfter: (/** @type {string} */ by, /** @type {number} */ cases) => `stopped by ${by} after ${many(cases, "case")}`,
     stopRow: "Stop a combination; the others go on",
     chooseRow: "Choose one",
     stop: "Stop it",

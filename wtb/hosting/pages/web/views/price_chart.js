@@ -12,6 +12,7 @@ const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 /**
  * @typedef {object} Mark
  * @property {number} row
+ * @property {boolean} isRanked whether it can be the best: planned, and not stopped
  * @property {number} price dollars, or seconds
  * @property {[number, number] | null} prices their 95% interval, where it is known
  * @property {number} mean
@@ -45,12 +46,12 @@ export function PriceChart({ matrix, metric }) {
   if (!price) return null;
   const marks = /** @type {Mark[]} */ (
     matrix.rows
-      .map((/** @type {any} */ row, /** @type {number} */ number) => ({ row: number, price: price.of(row), prices: price.ci(row), mean: row.metrics[metric]?.mean, ci: row.metrics[metric]?.ci ?? null }))
+      .map((/** @type {any} */ row, /** @type {number} */ number) => ({ row: number, isRanked: !row.stopped && !row.exploratory, price: price.of(row), prices: price.ci(row), mean: row.metrics[metric]?.mean, ci: row.metrics[metric]?.ci ?? null }))
       .filter((/** @type {Mark} */ one) => Number.isFinite(one.price) && Number.isFinite(one.mean))
   );
   if (marks.length < 2) return null;
   const { better } = matrix.metrics[metric];
-  const line = front(marks, better);
+  const line = front(marks.filter((mark) => mark.isRanked), better);
   const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));
   const name = (/** @type {Mark} */ mark) => combination(matrix.rows[mark.row].combination, nodes);
   const label = words.price.label(words.price[/** @type {"cost"} */ (price.name)], metric);
