@@ -647,6 +647,23 @@ def test_complete_asks_any_kind_of_client_for_text(clients: Clients, url: str) -
     assert (result.record.calls[3]["tokens_in"], result.record.calls[3]["usd"]) == (5, 0.5)
 
 
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_complete_sends_options_that_a_client_has_no_parameter_for(clients: Clients, is_recorded: bool) -> None:
+    import anthropic
+
+    client = clients.anthropic()
+    if not is_recorded:
+        client = anthropic.Anthropic(base_url=clients.url, api_key=SECRET, max_retries=0)
+        clients.made.append(client)
+
+    def ask(state: Any) -> None:
+        assert complete(client, "2 + 2?", model=CLAUDE, temperature=0.5, max_tokens=9) == "four"
+
+    result = ran(ask)
+    assert result.failure is None, str(result.failure)
+    assert said(result.record.calls[0]["prompt"]) == {"max_tokens": 9, "messages": [CHAT], "temperature": 0.5}
+
+
 @pytest.mark.parametrize(
     ("client", "told"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from wtb.authoring.context.node_context import current_context
@@ -23,7 +23,8 @@ def complete(client: Any, prompt: Prompt, *, model: str | None = None, **options
             the text, or `(text, usage)`: a dict with what is known of `tokens_in`, `tokens_out`, `usd` and `model`.
         prompt: Text, or messages with `role` and `content`.
         model: The model's name, if the client needs one.
-        **options: Passed on to the client.
+        **options: Passed on to the client. Those that its method has no parameter for are sent in the body of the
+            request, for the provider to accept or reject.
 
     Returns:
         The text that the model answers.
@@ -37,21 +38,31 @@ def complete(client: Any, prompt: Prompt, *, model: str | None = None, **options
         'SAY IT'
     """
     if callable(getattr(getattr(getattr(client, "chat", None), "completions", None), "create", None)):
-        recorded: Any = record_calls(client)
-        answer = recorded.chat.completions.create(
-            model=_required_model(client, model), messages=_messages(prompt), **options
-        )
-        return _text(client, answer)
+        create: Any = record_calls(client).chat.completions.create
+        known = _known_to(client.chat.completions.create, options)
+        return _text(client, create(model=_required_model(client, model), messages=_messages(prompt), **known))
     if callable(getattr(getattr(client, "messages", None), "create", None)):
-        recorded = record_calls(client)
-        given = {"max_tokens": MAX_TOKENS, **_split_system(_messages(prompt)), **options}
-        return _text(client, recorded.messages.create(model=_required_model(client, model), **given))
+        create = record_calls(client).messages.create
+        known = _known_to(client.messages.create, {"max_tokens": MAX_TOKENS, **options})
+        talk = _split_system(_messages(prompt))
+        return _text(client, create(model=_required_model(client, model), **talk, **known))
     if callable(client):
         return _call_function(client, prompt, model, options)
     raise InputError(
         f"a {type(client).__name__} cannot be asked for text; expected a client of the shape of openai.OpenAI or "
         f"anthropic.Anthropic, or a function of the prompt"
     )
+
+
+def _known_to(create: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as a client takes them: sampling parameters come and go with versions of the clients."""
+    parameters = inspect.signature(create).parameters
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    if takes_any or "extra_body" not in parameters:
+        return dict(options)
+    known = {name: value for name, value in options.items() if name in parameters}
+    unknown = {name: value for name, value in options.items() if name not in parameters}
+    return {**known, "extra_body": {**(known.get("extra_body") or {}), **unknown}} if unknown else known
 
 
 def _required_model(client: Any, model: str | None) -> str:

@@ -12,7 +12,7 @@ from wtb.core.serialization.plain_json import storable
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-_TRANSPORT = ("extra_headers", "extra_query", "extra_body", "timeout", "idempotency_key", "stream", "stream_options")
+_TRANSPORT = ("extra_headers", "extra_query", "timeout", "idempotency_key", "stream", "stream_options")
 _SECRET = ("headers", "authorization", "authorization_token", "api_key", "token", "password")
 _TALK = ("messages", "input", "prompt", "system", "instructions")
 _DEEPEST = 50
@@ -61,7 +61,8 @@ def plain(thing: Any, depth: int = 0) -> Any:
 def request_of(options: Mapping[str, Any]) -> Any:
     """The request of a call, for the record: its messages, or a dict of all options, without headers and keys."""
     request: dict[str, JsonValue] = {}
-    for name, value in options.items():
+    body = options.get("extra_body")  # which the clients send beside the options that they know
+    for name, value in {**options, "extra_body": None, **(body if isinstance(body, Mapping) else {})}.items():
         if name == "model" or name in _TRANSPORT or is_left_out(value):
             continue
         request[name] = plain(value) if name in _TALK else _without_secrets(plain(value))
