@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from wtb.core.errors import InputError, StateError
 from wtb.core.providers.faults import Reason
 from wtb.core.scoring.figures import OBSERVED, read_observed
+from wtb.core.scoring.reasons import MOST_REASON
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.object_tags import OBJECT_TAGS
 from wtb.core.serialization.plain_json import readable
@@ -222,6 +223,7 @@ def _observed(text: str) -> str:
 class ScoreLine(Strict):
     metric: Name
     observed: Annotated[str, Field(max_length=OBSERVED), AfterValidator(_observed)] | None = None
+    reason: Annotated[str, Field(max_length=MOST_REASON)] | None = None
 
 
 _LINES: Final[Mapping[str, type[Strict]]] = {

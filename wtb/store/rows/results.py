@@ -60,6 +60,7 @@ class ScoreRow(Record):
     error: str | None
     observed: str | None
     version: str | None
+    reason: str | None
 
 
 class LabelRow(Record):

@@ -23,7 +23,7 @@ class OutputValue(TypedDict):
 
 
 class OutputScore(TypedDict):
-    """A score, or why there is none."""
+    """A score with the reason for it, or why there is none."""
 
     value: float | None
     reason: str | None
