@@ -54,11 +54,12 @@ def evaluator(
     scale: Scale | Mapping[str, Scale] | None = None,
     on_failure: OnFailure | Mapping[str, OnFailure] | None = None,
 ) -> Callable[[Fn], Fn]:
-    """Declare properties of an evaluator: a function `(case, result) -> bool | float | dict`.
+    """Declare properties of an evaluator: a function `(case, result) -> bool | float | wtb.Score | dict`.
 
     `case` has `id`, `input`, `expected` and `tags`; `result` is a `wtb.testing.CellResult`. To give the reason for a
-    score, return `wtb.Score(value, reason)` instead of a number. Of a function that returns a dict, each key is a metric NAME.KEY, the key "" the one that has the evaluator's own name; `better`, `scale` and
-    `on_failure` may be mappings by key.
+    score, return `wtb.Score(value, reason)` instead of a number. Of a function that returns a dict, each key is a
+    metric NAME.KEY, the key "" the one that has the evaluator's own name; `better`, `scale` and `on_failure` may be
+    mappings by key.
 
     Args:
         better: `higher` or `lower`: which scores are better.
@@ -433,14 +434,8 @@ def _read(scorer: Evaluator, returned: Any) -> list[Score]:
 
 
 def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
-    if isinstance(value, Versioned):
-        version = None if value.version is None else storable(value.version, METRIC)
-        made = _number(scorer, metric, value.value)
-        return replace(made, version=version, reason=stored_reason(value.reason))
-    if isinstance(value, reasons.Score):
-        return replace(_number(scorer, metric, value.value), reason=stored_reason(value.reason))
-    if isinstance(value, Priced):
-        return replace(_number(scorer, metric, value.value), spent=value.spent)
+    if isinstance(value, Versioned | reasons.Score | Priced):
+        return replace(_number(scorer, metric, value.value), **_about(value))
     measure = scorer.measure(metric)
     if isinstance(value, Unscored):
         return Score(metric, None, measure, storable(value.reason))
@@ -462,3 +457,13 @@ def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
         declared = f"outside the declared scale from {measure.low:g} to {measure.high:g}"
         return Score(metric, None, measure, f"returned {number:g}; {declared}")
     return Score(metric, on_scale, measure)
+
+
+def _about(value: Versioned | reasons.Score | Priced) -> dict[str, Any]:
+    """What an evaluator says of a score, besides its value."""
+    if isinstance(value, Priced):
+        return {"spent": value.spent}
+    reason = {"reason": stored_reason(value.reason)}
+    if isinstance(value, reasons.Score):
+        return reason
+    return {**reason, "version": None if value.version is None else storable(value.version, METRIC)}

@@ -71,7 +71,8 @@ class Measure:
 class Score:
     """One metric of one cell: a value, or the reason why there is none, or neither if the case has no expected value.
 
-    reason: why it has this value, where the evaluator says so. observed: of figures, what the cell tells. version: of what gave it, such as a model, where it says so itself.
+    reason: why it has this value, where the evaluator says so. observed: of figures, what the cell tells. version: of
+    what gave it, such as a model, where it says so itself.
     spent: US dollars that were spent to get it, None where nobody knows; what was kept from before cost nothing.
     """
 

@@ -9,6 +9,8 @@ from wtb.core.serialization.plain_json import storable
 
 MOST_REASON: Final = 4_096
 """Characters of a reason that are stored."""
+MOST_COMMENT: Final = 4_096
+"""Characters of a comment that somebody writes on a cell."""
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,20 @@ class LabelRow(Record):
     at: float
 
 
+class CommentRow(Record):
+    """What somebody wrote about a cell, with the id of its case."""
+
+    sweep_id: str
+    number: int
+    case_number: int
+    repeat: int
+    combination: int
+    by: str
+    text: str
+    at: float
+    case: str
+
+
 class MetricRow(Record):
     """A metric of a sweep, as its evaluator declared it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -30,6 +30,30 @@ class OutputScore(TypedDict):
     version: str | None  # of the model or program that gave it
 
 
+class CellComment(TypedDict):
+    """What somebody wrote about a cell."""
+
+    number: int  # within the sweep
+    by: str
+    at: str
+    text: str
+
+
+class CommentDocument(CellComment):
+    """A comment with the cell that it is about."""
+
+    sweep: str
+    case: str
+    row: int  # number of the combination
+    repeat: int
+
+
+class CommentsDocument(TypedDict):
+    """The comments of a sweep, the oldest first."""
+
+    comments: list[CommentDocument]
+
+
 class CellOutputs(TypedDict):
     """What a combination returned for a case. Figures are as if alone, and null until its end."""
 
@@ -38,6 +62,7 @@ class CellOutputs(TypedDict):
     execution: str | None
     outputs: dict[str, OutputValue]  # by key of the state
     scores: dict[str, OutputScore]
+    comments: NotRequired[list[CellComment]]  # the oldest first; left out if there are none
     error: str | None
     latency_s: float | None
     cost_usd: float | None
