@@ -12,8 +12,8 @@ import pytest
 
 from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.project import Project
-from wtb.hosting.pages.bundle import bundle
-from wtb.hosting.pages.embedded_outputs import outputs_part
+from wtb.display.report.html.bundle import bundle
+from wtb.display.report.html.embedded_outputs import outputs_part
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

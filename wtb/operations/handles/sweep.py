@@ -26,7 +26,7 @@ from wtb.core.scoring.scales import OnFailure
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
-from wtb.display.report.report_files import RENDERERS, form_of
+from wtb.display.report.report_files import RENDERERS, form_of, page_with_outputs
 from wtb.display.views.sweeps import sweep_document
 from wtb.operations.archive.sweep_copies import copy_sweep
 from wtb.operations.growth.extending import Extended, extend, plan_extension
@@ -413,7 +413,9 @@ class SweepHandle(TargetHandle):
         if path is None:
             return report(self._context, self.id, full=full)
         file = as_path("path", path)
-        text = RENDERERS[form_of(file)](report(self._context, self.id, full=full))
+        form, document = form_of(file), report(self._context, self.id, full=full)
+        is_page = form == "html"
+        text = page_with_outputs(document, self.outputs) if is_page else RENDERERS[form](document)
         try:
             file.write_text(text, "utf-8")
         except OSError as error:

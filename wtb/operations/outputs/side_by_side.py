@@ -10,6 +10,8 @@ from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import FromZero, Number
 from wtb.core.documents.results.outputs import (
+    MOST_CASES,
+    MOST_ROWS,
     CaseOutputs,
     CellComment,
     CellOutputs,
@@ -35,8 +37,6 @@ from wtb.store.read.references import find, find_one
 from wtb.store.rows.sweeps import CaseRow, SweepRow
 
 PAGE: Final = 20
-MOST_CASES: Final = 1_000
-MOST_ROWS: Final = 64
 MOST_KEYS: Final = 16
 BLOCK: Final = 1 << 20
 

@@ -10,6 +10,8 @@ from wtb.core.documents.common import Better, CellStatus, Combination, SweepHead
 
 CUT: Final = 4_096
 """Characters of a text that the document has at most."""
+MOST_CASES: Final = 1_000  # times repeats, of a page
+MOST_ROWS: Final = 64  # combinations that are looked at
 
 
 class OutputValue(TypedDict):
