@@ -7,11 +7,11 @@ from typing import Annotated, Final
 from wtb.config.keeping.redaction import redactor_of
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import FromZero, Number, Text
-from wtb.core.documents.results.outputs import CellComment, CommentDocument, CommentsDocument
+from wtb.core.documents.results.outputs import CommentDocument, CommentsDocument
 from wtb.core.errors import AccessDenied, InputError, did_you_mean
 from wtb.core.ids import plain_id
 from wtb.core.scoring.reasons import MOST_COMMENT
-from wtb.core.serialization.plain_json import iso, storable
+from wtb.core.serialization.plain_json import storable
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.pools import check_no_pool
@@ -139,14 +139,9 @@ def _cell(database: Database, sweep_id: str, case: str, row: int, repeat: int) -
 
 def _shown(row: CommentRow) -> CommentDocument:
     return {
-        **comment_of(row),
+        **comments.comment_of(row),
         "sweep": row.sweep_id,
         "case": row.case,
         "row": row.combination,
         "repeat": row.repeat,
     }
-
-
-def comment_of(row: CommentRow) -> CellComment:
-    """Return a comment as documents of its cell have it."""
-    return {"number": row.number, "by": row.by, "at": iso(row.at), "text": row.text}

@@ -13,7 +13,6 @@ from wtb.core.documents.results.outputs import (
     MOST_CASES,
     MOST_ROWS,
     CaseOutputs,
-    CellComment,
     CellOutputs,
     OutputScore,
     OutputsDocument,
@@ -24,9 +23,8 @@ from wtb.core.failures import Failure
 from wtb.core.scoring.unknown_costs import is_concerned
 from wtb.core.tree.checkpoints import is_hidden, shown
 from wtb.operations.context import Context
-from wtb.operations.outputs.commenting import comment_of
 from wtb.operations.outputs.output_values import as_text, output_value, path_of_case, path_of_output, value_of_text
-from wtb.store.control.comments import comment_rows
+from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
 from wtb.store.read import details, evidence, queries
 from wtb.store.read.costs import unknown_costs
@@ -268,7 +266,7 @@ class _Sight:
         cells = output_rows.output_cells(self._database, self._sweep.id, places, self.columns, self.keys)
         scores = output_rows.output_scores(self._database, self._sweep.id, places, self.columns, self.measures)
         numbers = {number for number, _ in places}
-        comments = _comments(self._database, self._sweep.id, numbers)
+        comments = comments_by_place(self._database, self._sweep.id, numbers)
         rows = queries.case_rows(self._database, self._sweep.id, numbers)
         digests = {digest for cell in cells for digest in cell.digests if digest is not None}
         digests |= {digest for row in rows.values() for digest in row.input.values()}
@@ -293,14 +291,6 @@ class _Sight:
             }
             for number, repeat in places
         ]
-
-
-def _comments(database: Database, sweep_id: str, numbers: Collection[int]) -> dict[CellPlace, list[CellComment]]:
-    """The comments on the cells of some cases, by the place of the cell."""
-    found: dict[CellPlace, list[CellComment]] = {}
-    for row in comment_rows(database, sweep_id, numbers):
-        found.setdefault((row.case_number, row.repeat, row.combination), []).append(comment_of(row))
-    return found
 
 
 class _Values:

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.documents.results.outputs import CellComment
 from wtb.core.errors import ConflictError, NotFound
+from wtb.core.serialization.plain_json import iso
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
@@ -32,6 +34,21 @@ def comment_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] 
     if case_numbers is not None:
         query = query.where(comments.c.case_number.in_(sorted(set(case_numbers))))
     return database.records(CommentRow, query.order_by(comments.c.number))
+
+
+def comment_of(row: CommentRow) -> CellComment:
+    """Return a comment as documents of its cell have it."""
+    return {"number": row.number, "by": row.by, "at": iso(row.at), "text": row.text}
+
+
+def comments_by_place(
+    database: Database, sweep_id: str, case_numbers: Iterable[int]
+) -> dict[tuple[int, int, int], list[CellComment]]:
+    """Return the comments on the cells of some cases, by (number of the case, repeat, combination)."""
+    found: dict[tuple[int, int, int], list[CellComment]] = {}
+    for row in comment_rows(database, sweep_id, case_numbers):
+        found.setdefault((row.case_number, row.repeat, row.combination), []).append(comment_of(row))
+    return found
 
 
 def write_comment(database: Database, sweep_id: str, cell: CommentedCell, *, by: str, text: str) -> CommentRow:

@@ -82,15 +82,21 @@ def _cell(cell: CellOutputs | None, name: str, document: OutputsDocument, width:
         yield from (f"  {line}" for line in wrapped(" · ".join(figures), width - 2))
     if status:
         yield f"{status}"
-    if cell["error"]:
-        yield from wrapped(cell["error"], width, "    ")[:LINES]
-    for metric, score in cell["scores"].items():
-        if score["reason"]:
-            yield from wrapped(f"{metric}: {score['reason']}", width, "    ")[:LINES]
+    for text in _reasons(cell):
+        yield from wrapped(text, width, "    ")[:LINES]
     for key, value in cell["outputs"].items():
         yield from _value(f"{key}: " if len(document["keys"]) > 1 else "", value, width, "    ")
     for comment in cell.get("comments", []):
         yield from wrapped(_comment(comment), width, "    ")
+
+
+def _reasons(cell: CellOutputs) -> Iterator[str]:
+    """Why the cell failed, and why its scores are what they are."""
+    if cell["error"]:
+        yield cell["error"]
+    for metric, score in cell["scores"].items():
+        if score["reason"]:
+            yield f"{metric}: {score['reason']}"
 
 
 def comments(document: CommentsDocument, width: int) -> str:

@@ -67,7 +67,8 @@ def output_cells(
     )
     with database.read() as connection:
         size = len(own)
-        return [OutputCell._make([*row[:size], tuple(row[size:])]) for row in connection.execute(query).all()]
+        rows_read = map(tuple, connection.execute(query).all())
+        return [OutputCell._make((*row[:size], row[size:])) for row in rows_read]
 
 
 def output_scores(

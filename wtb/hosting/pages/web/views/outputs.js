@@ -58,11 +58,11 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     return () => pages.end();
   }, [pages]);
   const first = pages.pages.values().next().value;
-  if (first) about.current = first;
-  const shown = about.current;
+  if (first && about.current?.of !== pages) about.current = { of: pages, document: first };
+  const shown = about.current?.document ?? null;
   const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
-  const names = rows.map((row) => combination(matrix.rows[row].combination, nodes.length ? nodes : undefined));
-  const titles = rows.map((row) => combination(matrix.rows[row].combination));
+  const names = useMemo(() => rows.map((row) => combination(matrix.rows[row].combination, nodes.length ? nodes : undefined)), [matrix, rows.join()]);
+  const titles = useMemo(() => rows.map((row) => combination(matrix.rows[row].combination)), [matrix, rows.join()]);
   useEffect(() => {
     if (!isOpen && focus.current) view.current?.focus();
     focus.current = isOpen;
@@ -80,7 +80,8 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     return true;
   }
   const problem = pages.problem;
-  return html`<${OutputFilters} about=${shown} matrix=${matrix} rows=${rows} nodes=${nodes} names=${names} filters=${filters} against=${against} total=${pages.total} />
+  const bars = useMemo(() => html`<${OutputFilters} about=${shown} matrix=${matrix} rows=${rows} nodes=${nodes} names=${names} filters=${filters} against=${against} total=${pages.total} />`, [shown, matrix, key, against, pages.total]); // not made anew whenever a page of outputs arrives
+  return html`${bars}
     ${problem ? (problem instanceof Problem ? html`<p class="bad" role="alert">${problem.message}</p>` : html`<${Waiting} resource=${{ error: problem, reload: () => pages.fill() }} />`) : null}
     ${shown === null ? (problem ? null : html`<${Waiting} resource=${{}} />`) : pages.total === 0
       ? html`<p class="notice" role="status">${words.none} <button onClick=${() => look({ failed: null, differ: null, tag: null, text: null, only: null, at: null })}>${words.clear}</button></p>`
