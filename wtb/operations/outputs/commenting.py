@@ -8,7 +8,7 @@ from wtb.config.keeping.redaction import redactor_of
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import FromZero, Number, Text
 from wtb.core.documents.results.outputs import CommentDocument, CommentsDocument
-from wtb.core.errors import AccessDenied, InputError, did_you_mean
+from wtb.core.errors import AccessDenied, InputError
 from wtb.core.ids import plain_id
 from wtb.core.scoring.reasons import MOST_COMMENT
 from wtb.core.serialization.plain_json import storable
@@ -119,11 +119,9 @@ def _author(context: Context) -> str:
 
 
 def _case_number(database: Database, sweep_id: str, case: str) -> int:
+    details.check_case(database, sweep_id, case)
     numbers = evidence.case_numbers(database, sweep_id)
-    number = numbers.get(case, numbers.get(plain_id(case)))
-    if number is None:
-        raise InputError(f"the sweep has no case {case!r}{did_you_mean(case, numbers)}", argument="case")
-    return number
+    return numbers[case if case in numbers else plain_id(case)]
 
 
 def _cell(database: Database, sweep_id: str, case: str, row: int, repeat: int) -> CommentedCell:

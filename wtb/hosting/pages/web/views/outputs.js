@@ -6,7 +6,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { fromServer, OutputPages } from "../lib/output_pages.js";
 import { outputWords as words } from "../lib/output_words.js";
 import { Waiting } from "../lib/resource.js";
-import { address, addressWith, look, navigate } from "../lib/router.js";
+import { address, addressWith, isEmbedded, look, navigate } from "../lib/router.js";
 import { OutputDetails } from "./output_details.js";
 import { OutputFilters } from "./output_filters.js";
 import { OutputsTable } from "./outputs_table.js";
@@ -76,6 +76,7 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     if (pressed === "c") look({ against: against === number ? null : number });
     else if (pressed === "e") look({ against: against === "expected" ? null : "expected" });
     else if (pressed === "l" && metric && may("answer")) navigate(`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`);
+    else if (pressed === "m" && !isEmbedded && may("answer")) look({ open: "comment" });
     else return false;
     return true;
   }
@@ -87,7 +88,7 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
       ? html`<p class="notice" role="status">${words.none} <button onClick=${() => look({ failed: null, differ: null, tag: null, text: null, only: null, at: null })}>${words.clear}</button></p>`
       : html`<${OutputsTable} view=${view} pages=${pages} version=${version} names=${names} titles=${titles} about=${shown} metric=${metric} against=${against} at=${at} onMove=${move} onOpen=${() => look({ open: "1" })} onKey=${onKey} />
         <p class="quiet" id="outputs-hint"><span class="seen-only-by-readers">${words.hint}</span><span aria-hidden="true">${words.short}</span></p>`}
-    ${shown && isOpen ? html`<${OutputDetails} sweep=${sweep} pages=${pages} version=${version} about=${shown} titles=${titles} metric=${metric} against=${against} at=${at} onMove=${move} onKey=${onKey} onClose=${() => look({ open: null })} />` : null}`;
+    ${shown && isOpen ? html`<${OutputDetails} sweep=${sweep} isWriting=${query.open === "comment"} onWriting=${(/** @type {boolean} */ is) => look({ open: is ? "comment" : "1" })} pages=${pages} version=${version} about=${shown} titles=${titles} metric=${metric} against=${against} at=${at} onMove=${move} onKey=${onKey} onClose=${() => look({ open: null })} />` : null}`;
 }
 
 /** Where the outputs of a sweep are seen, looked at in a way. @param {string} sweep @param {Record<string, string>} query */
