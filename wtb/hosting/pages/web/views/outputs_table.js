@@ -88,7 +88,7 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
   function once(name, of, make) {
     const known = drawn.get(name);
     if (known?.of === of) return known.made;
-    const made = html`<${Later} key=${name} turns=${turns} make=${make} of=${of} />`;
+    const made = html`<${Later} key=${name} turns=${turns} make=${make} />`;
     drawn.set(name, { of, made });
     return made;
   }
@@ -120,15 +120,14 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
     </div></div>`;
 }
 
-/** Something that is drawn as soon as there is time between two frames. @param {{turns: Turns, make: () => any, of: any}} props */
-function Later({ turns, make, of }) {
+/** Something that is drawn as soon as there is time between two frames. @param {{turns: Turns, make: () => any}} props */
+function Later({ turns, make }) {
   const [, setTurn] = useState(0);
-  const made = useRef(/** @type {{of: any, vnode: any} | null} */ (null));
-  const isDue = made.current?.of !== of || !made.current;
-  if (isDue && turns.hasTime) made.current = { of, vnode: make() };
-  const isLate = made.current?.of !== of || !made.current;
+  const drawn = useRef(/** @type {{by: () => any, made: any} | null} */ (null));
+  if (drawn.current?.by !== make && turns.hasTime) drawn.current = { by: make, made: make() };
+  const isLate = drawn.current?.by !== make;
   useLayoutEffect(() => (isLate ? turns.wait(() => setTurn((before) => before + 1)) : undefined));
-  return made.current?.vnode ?? html`<span class="quiet">${words.loading}</span>`;
+  return drawn.current?.made ?? html`<span class="quiet">${words.loading}</span>`;
 }
 
 /**
