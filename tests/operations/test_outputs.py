@@ -249,7 +249,9 @@ def test_people_read_them_in_80_columns(project: Project) -> None:
     assert project.inside("show", "s", "--case", "c", "--key", "question", check=0).stdout == "c\n"
     assert "contains: 'red a' is not in answer" in shown, "the reason for the score"
     project.inside("comment", "s", "c", "Too \x1b[31mlong", "--row", "1", check=0)
-    assert "Too \u241b[31mlong" in project.inside("show", "s", "--outputs", "--case", "c", check=0).stdout
+    commented = project.inside("show", "s", "--outputs", "--case", "c", check=0).stdout
+    assert "[31mlong" in commented
+    assert "\x1b" not in commented
     assert "case c, row 1" in project.inside("comment", "s", check=0).stdout
     lines = list(
         csv.DictReader(project.inside("show", "s", "--outputs", "--format", "csv", check=0).stdout.splitlines())
