@@ -406,7 +406,7 @@ def test_a_key_writes_a_comment_and_its_author_deletes_it(site: Site, asked: Pro
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Delete the comment by").click()
     page.get_by_role("dialog").get_by_text("<b>right</b>").wait_for(state="hidden")
-    assert asked.inside("comment", "helpdesk").out == "no comments\n"
+    assert asked.inside("comment", "helpdesk").stdout == "no comments\n"
 
 
 def test_reasons_of_scores_stand_beside_them(site: Site) -> None:

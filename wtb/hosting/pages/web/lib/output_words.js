@@ -54,7 +54,7 @@ export const outputWords = {
   scores: "Scores",
   comments: "Comments",
   comment: "Comment",
-  commentHint: "For everyone who may read the sweep",
+  commentHint: "For everyone who may read the sweep; Ctrl+Enter saves",
   save: "Save",
   cancel: "Cancel",
   remove: "Delete",

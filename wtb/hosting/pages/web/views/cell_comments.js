@@ -64,6 +64,6 @@ export function CellComments({ sweep, found, cell, isWriting, onWriting, onChang
     ${mayWrite && !isWriting ? html`<button onClick=${() => onWriting(true)}>${words.comment} <kbd aria-hidden="true">m</kbd></button>` : null}
     ${mayWrite && isWriting ? html`<form onSubmit=${save}><label>${words.comment} <span class="quiet">${words.commentHint}</span>
       <textarea ref=${field} rows="3" maxlength=${MOST} value=${text} onKeyDown=${key} onInput=${(/** @type {any} */ event) => setText(event.target.value)}></textarea></label>
-      <div class="bar"><button class="main" disabled=${isBusy || !text.trim()}>${words.save} <kbd aria-hidden="true">Ctrl Enter</kbd></button><button type="button" onClick=${() => onWriting(false)}>${words.cancel}</button></div></form>` : null}
+      <div class="bar"><button class="main" disabled=${isBusy || !text.trim()}>${words.save}</button><button type="button" onClick=${() => onWriting(false)}>${words.cancel}</button></div></form>` : null}
     <${Refused} problem=${problem} /></section>`;
 }

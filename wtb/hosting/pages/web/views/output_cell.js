@@ -20,7 +20,7 @@ export function OutputCell({ cell, keys, metrics, metric, against, isWhole = fal
       ${cell.latency_s === null ? null : html`<span class="quiet">${duration(cell.latency_s)}</span>`}
       ${cell.cost_usd ? html`<span class="quiet">${usd(cell.cost_usd)}</span>` : null}
     </p>
-    ${names.filter((name) => cell.scores[name].reason).map((name) => html`<p class="reason">${isWhole ? `${name}: ` : ""}${visible(cell.scores[name].reason)}</p>`)}
+    ${names.filter((name) => cell.scores[name].reason).map((name) => html`<p class="reason">${isWhole || names.length > 1 ? `${name}: ` : ""}${visible(cell.scores[name].reason)}</p>`)}
     ${isWhole ? null : html`<${CommentList} comments=${cell.comments ?? []} />`}
     ${cell.error ? html`<p class="bad error">${visible(cell.error)}</p>` : null}
     ${shown.length ? shown.map((key) => html`${keys.length > 1 ? html`<p class="key quiet mono">${key}</p>` : null}<${OutputText} one=${cell.outputs[key]} execution=${cell.execution} isWhole=${isWhole} against=${against === undefined ? undefined : against?.[key] ?? null} />`) : cell.error || cell.status !== "succeeded" ? null : html`<p class="quiet">${words.noOutput}</p>`}`;
