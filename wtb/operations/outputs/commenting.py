@@ -20,7 +20,7 @@ from wtb.store.control import comments
 from wtb.store.control.comments import CommentedCell
 from wtb.store.database import Database
 from wtb.store.read import details, evidence, queries
-from wtb.store.rows.results import CommentRow
+from wtb.store.rows.results import ListedComment
 
 _AUTHOR: Final = 255
 
@@ -135,7 +135,7 @@ def _cell(database: Database, sweep_id: str, case: str, row: int, repeat: int) -
     return CommentedCell(number, repeat, row, case)
 
 
-def _shown(row: CommentRow) -> CommentDocument:
+def _shown(row: ListedComment) -> CommentDocument:
     return {
         **comments.comment_of(row),
         "sweep": row.sweep_id,

@@ -14,7 +14,7 @@ from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 from wtb.store.housekeeping.retention import locked_sweep
-from wtb.store.rows.results import CommentRow
+from wtb.store.rows.results import ListedComment
 from wtb.store.tables.schema import cases, cells, comments
 
 
@@ -27,16 +27,16 @@ class CommentedCell(NamedTuple):
     case: str
 
 
-def comment_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | None = None) -> list[CommentRow]:
+def comment_rows(database: Database, sweep_id: str, case_numbers: Iterable[int] | None = None) -> list[ListedComment]:
     """Return the comments of a sweep, or of some of its cases, the oldest first; each with the id of its case."""
     same = sa.and_(cases.c.sweep_id == comments.c.sweep_id, cases.c.number == comments.c.case_number)
     query = sa.select(comments, cases.c.id.label("case")).join(cases, same).where(comments.c.sweep_id == sweep_id)
     if case_numbers is not None:
         query = query.where(comments.c.case_number.in_(sorted(set(case_numbers))))
-    return database.records(CommentRow, query.order_by(comments.c.number))
+    return database.records(ListedComment, query.order_by(comments.c.number))
 
 
-def comment_of(row: CommentRow) -> CellComment:
+def comment_of(row: ListedComment) -> CellComment:
     """Return a comment as documents of its cell have it."""
     return {"number": row.number, "by": row.by, "at": iso(row.at), "text": row.text}
 
@@ -51,7 +51,7 @@ def comments_by_place(
     return found
 
 
-def write_comment(database: Database, sweep_id: str, cell: CommentedCell, *, by: str, text: str) -> CommentRow:
+def write_comment(database: Database, sweep_id: str, cell: CommentedCell, *, by: str, text: str) -> ListedComment:
     """Add a comment to a cell, with its event.
 
     Raises:
@@ -75,7 +75,7 @@ def write_comment(database: Database, sweep_id: str, cell: CommentedCell, *, by:
     return next(one for one in comment_rows(database, sweep_id, [cell.case_number]) if one.number == number)
 
 
-def delete_comment(database: Database, row: CommentRow, *, by: str) -> None:
+def delete_comment(database: Database, row: ListedComment, *, by: str) -> None:
     """Delete a comment, with its event.
 
     Raises:

@@ -83,7 +83,7 @@ class LabelRow(Record):
     at: float
 
 
-class CommentRow(Record):
+class ListedComment(Record):
     """What somebody wrote about a cell, with the id of its case."""
 
     sweep_id: str
