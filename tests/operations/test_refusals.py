@@ -88,6 +88,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "extend": {"repeats": 2},
     "cancel --combination": {"ref": "first", "combination": {"double": "default"}},
     "extend --dry-run": {"repeats": 2, "dry_run": True},
+    "comment": {"case": "one", "text": "a comment"},
     "comment --delete": {"number": 1},
     "log --summary": {"summary": True},
     "show --outputs": {"outputs": True},
