@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wtb.authoring.nodes import Backoff, Node, Variant
     from wtb.authoring.workflow import Workflow
     from wtb.core.errors import FinalError, InputError, NodeError, Rejected, StateError, ToolDenied, WTBError
+    from wtb.core.scoring.reasons import Score
     from wtb.operations.execution import start
     from wtb.operations.handles.bench import Bench, submit
     from wtb.operations.handles.bench import open as open
@@ -44,6 +45,7 @@ _HOME = {
     "QuestionRecord": "wtb.operations.handles.records",
     "Rejected": "wtb.core.errors",
     "RunRecord": "wtb.operations.handles.records",
+    "Score": "wtb.core.scoring.reasons",
     "StateError": "wtb.core.errors",
     "Sweep": "wtb.operations.sweep",
     "SweepHandle": "wtb.operations.handles.sweep",
@@ -76,6 +78,7 @@ __all__ = [
     "QuestionRecord",
     "Rejected",
     "RunRecord",
+    "Score",
     "StateError",
     "Sweep",
     "SweepHandle",

@@ -22,11 +22,12 @@ from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator, evaluate
 from wtb.core.errors import InputError
 from wtb.core.providers import retrying
+from wtb.core.scoring.judgement import Judgement
 from wtb.core.scoring.measure import Score
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.checkpoints import Totals
 from wtb.core.values import Value
-from wtb.integrations.judges import asking
+from wtb.integrations.judges import asking, kept
 from wtb.planning.publishing import PublishedCode
 from wtb.store.database import Database
 
@@ -118,8 +119,8 @@ def anthropic_reply(body: dict[str, Any], answer: str) -> dict[str, Any]:
 def server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     asking.replied.cache_clear()
     asking.client_of.cache_clear()
-    for kept in (Judging.asked, Judging.keys, Judging.failing, Judging.at):
-        kept.clear()
+    for seen in (Judging.asked, Judging.keys, Judging.failing, Judging.at):
+        seen.clear()
     Judging.released.clear()
     Judging.together.reset()
     running = ThreadingHTTPServer(("127.0.0.1", 0), Judging)
@@ -174,6 +175,7 @@ def test_a_judge_gives_a_level_of_its_rubric_and_what_judging_cost(
         "helpful.failed": 0,
         "helpful.usd": pytest.approx(0.00021),
     }
+    assert (found["helpful"].reason, found["helpful.failed"].reason) == ("It answers.", None)
     assert (found["helpful"].measure.scale, found["helpful"].measure.worst) == ((1, 3), 1)
     (body,) = priced
     assert json.loads(body["messages"][1]["content"]) == {"input": {"q": "why?"}, "answer": "good"}
@@ -247,6 +249,7 @@ def test_several_models_and_samples_are_averaged_and_the_same_is_asked_once(
     found = scores(judge, "good")
     assert (found["judge"].value, len(priced)) == (3, 6)
     assert found["judge.usd"].error == "the price of a model is not known"
+    assert found["judge"].reason == f"{MODEL}, 3: It answers.\nour-own, 3: It answers.", "each once"
     again = scores(judge, "good")
     assert (again["judge"].value, again["judge.usd"].value, len(priced)) == (3, None, 6)
     reused = scores(made(samples=3), "good")
@@ -268,7 +271,7 @@ def test_the_same_is_asked_once_by_all_processes_that_share_a_folder(
     scores(made(), "chat")
     assert len(priced) == 3, "what was of no use is asked again"
     (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    assert json.loads(file.read_text()) == [3.0, pytest.approx(0.00021), MODEL]
+    assert json.loads(file.read_text()) == [3.0, pytest.approx(0.00021), MODEL, ""], "no reason"
     file.write_text("[tru")
     asking.replied.cache_clear()
     assert (scores(made(), "good")["judge"].value, len(priced)) == (3, 4), "damaged"
@@ -279,6 +282,22 @@ def test_the_same_is_asked_once_by_all_processes_that_share_a_folder(
     monkeypatch.setenv("JUDGEMENTS_FOLDER", "here")
     with pytest.raises(InputError, match="expected a folder from the root on"):
         made()
+
+
+def test_reasons_are_kept_beside_files_only_where_erasing_reaches_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JUDGEMENTS_FOLDER", raising=False)
+    judgement = Judgement(3.0, usd=None, model=MODEL, reason="It answers.")
+    kept.keep("ab" * 32, judgement, tmp_path)
+    assert kept.find("ab" * 32, tmp_path) == judgement
+    (tmp_path / "ab" / ("ab" * 32)).write_text(json.dumps([3.0, None, MODEL]))
+    assert kept.find("ab" * 32, tmp_path) == Judgement(3.0, usd=None, model=MODEL), "as earlier versions wrote it"
+    monkeypatch.setenv("JUDGEMENTS_FOLDER", str(tmp_path))
+    kept.keep("cd" * 32, judgement, tmp_path)
+    found = kept.find("cd" * 32, tmp_path)
+    assert found is not None
+    assert found.reason == ""
 
 
 @pytest.mark.parametrize("failure", [429, "drop"])
@@ -465,15 +484,15 @@ def test_a_sweep_is_judged_and_judged_again_without_running_it(
     asked_before = len(asked)
     project.inside("score", "nightly", "--file", "sweep.yaml", check=0)
     assert len(asked) == asked_before + 3, "what had no usable reply"
-    (kept,) = [path for path in project.folder.rglob("judgements") if path.is_dir()]
-    assert {path.name[:2] for path in kept.iterdir()} == {path.parent.name for path in kept.glob("*/*")}
-    old = next(kept.glob("*/*"))
+    (folder,) = [path for path in project.folder.rglob("judgements") if path.is_dir()]
+    assert {path.name[:2] for path in folder.iterdir()} == {path.parent.name for path in folder.glob("*/*")}
+    old = next(folder.glob("*/*"))
     os.utime(old, (0, 0))
     project.inside("gc", check=0)
     assert not old.exists()
-    assert len(list(kept.glob("*/*"))) > 0, "what was used lately stays"
+    assert len(list(folder.glob("*/*"))) > 0, "what was used lately stays"
     project.inside("erase", "a", "--yes", check=0)
-    assert not list(kept.glob("*/*")), "whose each was is not known"
+    assert not list(folder.glob("*/*")), "whose each was is not known"
 
 
 MET: Any = {"judge": {"field": "a", "model": MODEL, "criteria": "It is kind."}}

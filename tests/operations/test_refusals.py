@@ -72,6 +72,8 @@ OTHERS: Mapping[str, Any] = {
     "label": 1.0,
     "comparisons": "comparisons.csv",
     "rater": "ann",
+    "text": "a comment",
+    "number": 1,
 }
 
 
@@ -86,6 +88,8 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "extend": {"repeats": 2},
     "cancel --combination": {"ref": "first", "combination": {"double": "default"}},
     "extend --dry-run": {"repeats": 2, "dry_run": True},
+    "comment": {"case": "one", "text": "a comment"},
+    "comment --delete": {"number": 1},
     "log --summary": {"summary": True},
     "show --outputs": {"outputs": True},
     "files PATH": {"path": "a.txt"},

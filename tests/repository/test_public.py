@@ -36,6 +36,7 @@ PUBLIC = {
         "QuestionRecord",
         "Rejected",
         "RunRecord",
+        "Score",
         "StateError",
         "Sweep",
         "SweepHandle",

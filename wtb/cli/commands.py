@@ -84,6 +84,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "report": Entry("results.report"),
         "score": Entry("results.matrix"),
         "label": Entry("results.label"),
+        "comment": Entry("results.comment"),
         "judge": Entry("results.judge", "Hold judges against labels of people."),
         "compare": Entry("results.compare"),
         "pool": Entry("results.pool"),

@@ -366,6 +366,7 @@ def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[N
             "error": score.error,
             "observed": score.observed,
             "version": score.version,
+            "reason": score.reason,
         }
         for combination in execution.combinations
         for score in made

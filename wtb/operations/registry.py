@@ -519,6 +519,25 @@ OPERATIONS: Mapping[str, Operation] = {
         "List the labels of a sweep.",
         ("SweepHandle.labels",),
     ),
+    "comment": Operation(
+        "outputs.commenting:add_comment",
+        "Comment on a cell, list comments, or delete one of yours.",
+        ("SweepHandle.add_comment",),
+        needs=Permission.answer,
+        effect=Effect.changes,
+    ),
+    "comment --list": Operation(
+        "outputs.commenting:list_comments",
+        "List the comments on the cells of a sweep.",
+        ("SweepHandle.comments",),
+    ),
+    "comment --delete": Operation(
+        "outputs.commenting:delete_comment",
+        "Delete a comment of yours.",
+        ("SweepHandle.delete_comment",),
+        needs=Permission.answer,
+        effect=Effect.changes,
+    ),
     "judge check": Operation(
         "results.judging:check_judge",
         "Hold the scores of a metric against labels of people.",

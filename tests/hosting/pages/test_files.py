@@ -11,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from wtb.hosting.pages.bundle import WEB
+from wtb.display.report.html.bundle import WEB
 from wtb.hosting.pages.static import page_routes
 
 VENDOR = WEB / "vendor"

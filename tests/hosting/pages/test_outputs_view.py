@@ -12,8 +12,8 @@ import pytest
 
 from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.project import Project
-from wtb.hosting.pages.bundle import bundle
-from wtb.hosting.pages.embedded_outputs import outputs_part
+from wtb.display.report.html.bundle import bundle
+from wtb.display.report.html.embedded_outputs import outputs_part
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -373,3 +373,63 @@ def test_every_module_of_the_pages_can_stand_in_one_script() -> None:
     script = bundle("main.js")
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
     assert script.count("const m_lib_html = ") == 1
+
+
+def test_a_key_writes_a_comment_and_its_author_deletes_it(site: Site, asked: Project, tmp_path: Path) -> None:
+    page = opened(site, "&rows=0-2")
+    page.get_by_role("grid").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("m")
+    page.wait_for_url("**open=comment*")
+    field = page.get_by_role("dialog").get_by_label("Comment")
+    field.wait_for()
+    page.wait_for_function("document.activeElement.tagName === 'TEXTAREA'")
+    page.keyboard.type("jk: <b>right</b>, but \u202erude")
+    site.check_readable(page)
+    page.keyboard.press("Control+Enter")
+    written = page.get_by_role("dialog").get_by_role("list", name="Comments")
+    written.get_by_text("jk: <b>right</b>, but ").wait_for()
+    assert "\u202e" not in written.inner_text()
+    site.check_readable(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="hidden")
+    page.locator("#cell-0-1 .comments").get_by_text("<b>right</b>").wait_for()
+    take_picture(page)
+    (comment,) = asked.inside("comment", "helpdesk", "q0", "--format", "json").json["comments"]
+    assert (comment["case"], comment["row"], comment["repeat"]) == ("q0", 2, 0)
+    asked.inside("report", "helpdesk", "-o", tmp_path / "report.html", check=0)
+    report = site.browser.new_page()
+    report.goto(f"{(tmp_path / 'report.html').as_uri()}#?rows=0-2&only=q0&open=1&at=0.1")
+    report.get_by_role("dialog").get_by_text("<b>right</b>").wait_for()
+    assert report.get_by_role("dialog").get_by_role("button", name="Comment").count() == 0
+    report.close()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Delete the comment by").click()
+    page.get_by_role("dialog").get_by_text("<b>right</b>").wait_for(state="hidden")
+    assert asked.inside("comment", "helpdesk").stdout == "no comments\n"
+
+
+def test_reasons_of_scores_stand_beside_them(site: Site) -> None:
+    page = opened(site, "&rows=0-2&only=q0")
+    assert "contains: 'Choose Billing' is not in answer" in cell(page, 0, 0)
+    page.locator("#cell-0-0").dblclick()
+    page.get_by_role("dialog").get_by_text("contains: 'Choose Billing' is not in answer").wait_for()
+    site.check_readable(page)
+    page.goto(page.url.replace("open=1", ""))
+
+
+def test_cells_that_are_scrolled_to_are_all_drawn(site: Site) -> None:
+    """Drawing is spread over frames; nothing is left out once scrolling ends."""
+    page = opened(site, "&rows=0-1-2-3")
+    page.evaluate(
+        """async () => {
+          const view = document.querySelector(".outputs");
+          for (let step = 0; step < 40; step++) {
+            view.scrollTop = step * 300;
+            view.scrollLeft = (step % 7) * 150;
+            await new Promise(requestAnimationFrame);
+          }
+        }"""
+    )
+    shown = "[...document.querySelectorAll('.outputs .cell, .outputs .case')]"
+    page.wait_for_function(f"() => {shown}.every((one) => one.querySelector('.figures'))")

@@ -984,7 +984,7 @@ def test_columns_hold_every_cell_as_the_command_lists_it(finished: Project) -> N
 def test_types_in_comments_hold() -> None:
     import subprocess
 
-    from wtb.hosting.pages.bundle import WEB
+    from wtb.display.report.html.bundle import WEB
 
     options = "--allowJs --checkJs --noEmit --strict --target es2022 --module esnext --moduleResolution bundler"
     files = [str(path) for path in WEB.rglob("*.js") if "vendor" not in path.parts]

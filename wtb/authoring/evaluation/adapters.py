@@ -20,6 +20,7 @@ from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, Unscored
 from wtb.authoring.evaluation.fields import expected_value, field_of, needs_expected
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.measure import Better
+from wtb.core.scoring.reasons import Score
 from wtb.core.scoring.scales import PASS_OR_FAIL, Scale
 
 _Scoring = Callable[[Any, "_Sample"], Any]
@@ -177,7 +178,9 @@ def _optional_text(value: Any) -> str | None:
 
 def _autoevals(scorer: Any, sample: _Sample) -> Any:
     found = scorer(output=sample.output, expected=sample.expected, input=sample.input)
-    return Unscored(f"{found.name} gave no score: {found.error}") if found.score is None else found.score
+    if found.score is None:
+        return Unscored(f"{found.name} gave no score: {found.error}")
+    return Score(found.score, _optional_text((getattr(found, "metadata", None) or {}).get("rationale")))
 
 
 def _deepeval(metric: Any, sample: _Sample) -> Any:
@@ -190,7 +193,7 @@ def _deepeval(metric: Any, sample: _Sample) -> Any:
         context=sample.contexts,
         retrieval_context=sample.contexts,
     )
-    return metric.measure(case)
+    return Score(metric.measure(case), _optional_text(getattr(metric, "reason", None)))
 
 
 async def _inspect(scorer: Any, sample: _Sample) -> Any:
@@ -215,7 +218,7 @@ async def _inspect(scorer: Any, sample: _Sample) -> Any:
     to_float = value_to_float()  # C, P, I and N, yes and no, as Inspect's own metrics read them
     if isinstance(found.value, Mapping):
         return {str(key): to_float(value) for key, value in found.value.items()}
-    return to_float(found.value)
+    return Score(to_float(found.value), _optional_text(getattr(found, "explanation", None)))
 
 
 async def _ragas(metric: Any, sample: _Sample) -> Any:
@@ -231,7 +234,9 @@ async def _ragas(metric: Any, sample: _Sample) -> Any:
         return await metric.single_turn_ascore(SingleTurnSample(**given))
     taken = inspect.signature(metric.ascore).parameters
     found = await metric.ascore(**{name: value for name, value in given.items() if name in taken and value is not None})
-    return Unscored(found.reason or "the metric gave no score") if found.value is None else found.value
+    if found.value is None:
+        return Unscored(found.reason or "the metric gave no score")
+    return Score(found.value, _optional_text(getattr(found, "reason", None)))
 
 
 def _sklearn(metric: Any, sample: _Sample) -> Any:

@@ -11,6 +11,7 @@ from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING, MEASURED, reg
 from wtb.authoring.evaluation.evaluators import EVALUATION_S, Evaluator
 from wtb.authoring.evaluation.fields import filled_value
 from wtb.authoring.evaluation.library.combining import FAILED, USD, assertions
+from wtb.authoring.evaluation.library.explaining import explanation
 from wtb.authoring.evaluation.options import check_built_in, check_options, takes
 from wtb.authoring.evaluation.over_repeats import read_over_repeats
 from wtb.authoring.evaluation.parts import problem_of_assertions, with_parts
@@ -101,6 +102,7 @@ def make_evaluator(
         partial(fn.wtb_lacks_expected, options) if hasattr(fn, "wtb_lacks_expected") else None,
         passes,
         partial(fn.wtb_class_of, options) if hasattr(fn, "wtb_class_of") else None,
+        explanation(name, options) if is_built_in else None,
     )
     made.check_failure_scores()
     made.check_passes()

@@ -20,9 +20,11 @@ from wtb.core.errors import InputError, StateError
 from wtb.core.failures import Failure, check_interrupt
 from wtb.core.providers.faults import lost_to
 from wtb.core.providers.retrying import call_again
+from wtb.core.scoring import reasons
 from wtb.core.scoring.figures import Figure, Label, Observed, write_observed
 from wtb.core.scoring.measure import Better, Compare, Measure, Score
 from wtb.core.scoring.passes import Passes
+from wtb.core.scoring.reasons import stored_reason
 from wtb.core.scoring.scales import (
     LEFT_OUT,
     OnFailure,
@@ -52,11 +54,12 @@ def evaluator(
     scale: Scale | Mapping[str, Scale] | None = None,
     on_failure: OnFailure | Mapping[str, OnFailure] | None = None,
 ) -> Callable[[Fn], Fn]:
-    """Declare properties of an evaluator: a function `(case, result) -> bool | float | dict`.
+    """Declare properties of an evaluator: a function `(case, result) -> bool | float | wtb.Score | dict`.
 
-    `case` has `id`, `input`, `expected` and `tags`; `result` is a `wtb.testing.CellResult`. Of a function that returns
-    a dict, each key is a metric NAME.KEY, the key "" the one that has the evaluator's own name; `better`, `scale` and
-    `on_failure` may be mappings by key.
+    `case` has `id`, `input`, `expected` and `tags`; `result` is a `wtb.testing.CellResult`. To give the reason for a
+    score, return `wtb.Score(value, reason)` instead of a number. Of a function that returns a dict, each key is a
+    metric NAME.KEY, the key "" the one that has the evaluator's own name; `better`, `scale` and `on_failure` may be
+    mappings by key.
 
     Args:
         better: `higher` or `lower`: which scores are better.
@@ -174,10 +177,11 @@ class Unscored:
 
 @dataclass(frozen=True)
 class Versioned:
-    """A score, or why there is none, with the version of what gave it."""
+    """A score, or why there is none, with the version of what gave it, and its reason for the score."""
 
     value: float | Unscored
     version: str | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,7 @@ class Evaluator:
     row, for which it returns what it observed of a cell. reads: keys of the final state that its options name.
     lacks: whether a case has no expected value, of an evaluator that needs one. passes: the figure over the repeats of
     a case that combinations are compared by. class_of: reads the class of a case from its expected value, of a figure
-    over all cells of a row.
+    over all cells of a row. explain: says in a few words why a cell does not have the best score, of a built-in one.
     """
 
     name: str
@@ -227,6 +231,7 @@ class Evaluator:
     lacks: Callable[[Any], bool] | None = None
     passes: Passes | None = None
     class_of: Callable[[Any], Label] | None = None
+    explain: Callable[[ScoredCase, CellResult], str | None] | None = None
 
     @property
     def may_ask_judges(self) -> bool:
@@ -381,7 +386,7 @@ def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) 
         with regex_search.within(scorer.timeout):
             longest_s = scorer.timeout * _SHARE_OF_TIME
             returned = call_again(lambda used_s: _called(scorer, case, result, surroundings, used_s), longest_s)
-            return _read(scorer, returned)
+            return _explained(scorer, _read(scorer, returned), case, result)
     except Stopped:  # of the run, not of the evaluator
         raise
     except BaseException as error:
@@ -396,6 +401,16 @@ def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) 
     finally:
         if opened:
             opened[0].close(keep=False)
+
+
+def _explained(scorer: Evaluator, scores: list[Score], case: ScoredCase, result: CellResult) -> list[Score]:
+    """Add the reason for a score that a built-in evaluator can explain."""
+    if scorer.explain is None or len(scores) != 1:
+        return scores
+    (score,) = scores
+    if score.value in (None, 1.0) or score.reason is not None:
+        return scores
+    return [replace(score, reason=stored_reason(scorer.explain(case, result)))]
 
 
 def _called(one: Evaluator, case: ScoredCase, result: CellResult, surroundings: Surroundings, used_s: float) -> Any:
@@ -419,11 +434,8 @@ def _read(scorer: Evaluator, returned: Any) -> list[Score]:
 
 
 def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
-    if isinstance(value, Versioned):
-        version = None if value.version is None else storable(value.version, METRIC)
-        return replace(_number(scorer, metric, value.value), version=version)
-    if isinstance(value, Priced):
-        return replace(_number(scorer, metric, value.value), spent=value.spent)
+    if isinstance(value, Versioned | reasons.Score | Priced):
+        return replace(_number(scorer, metric, value.value), **_about(value))
     measure = scorer.measure(metric)
     if isinstance(value, Unscored):
         return Score(metric, None, measure, storable(value.reason))
@@ -432,7 +444,7 @@ def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        expected = "expected a bool, a number or a dict of them"
+        expected = "expected a bool, a number, a wtb.Score or a dict of them"
         return Score(metric, None, measure, storable(f"returned {type(value).__name__}; {expected}"))
     if not math.isfinite(number):
         return Score(metric, None, measure, f"returned {number}; a score must be finite")
@@ -445,3 +457,13 @@ def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
         declared = f"outside the declared scale from {measure.low:g} to {measure.high:g}"
         return Score(metric, None, measure, f"returned {number:g}; {declared}")
     return Score(metric, on_scale, measure)
+
+
+def _about(value: Versioned | reasons.Score | Priced) -> dict[str, Any]:
+    """What an evaluator says of a score, besides its value."""
+    if isinstance(value, Priced):
+        return {"spent": value.spent}
+    reason = {"reason": stored_reason(value.reason)}
+    if isinstance(value, reasons.Score):
+        return reason
+    return {**reason, "version": None if value.version is None else storable(value.version, METRIC)}

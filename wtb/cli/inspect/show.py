@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from wtb.cli.output import in_color, present, put_cells, put_value
 from wtb.cli.pages import open_page
 from wtb.core.errors import InputError, NotFound
 from wtb.display.text import sweeps
-from wtb.display.text.inspect import executions, outputs_by_case
+from wtb.display.text.inspect import executions, outputs_by_case, outputs_csv
 from wtb.display.text.inspect import history as history_text
 from wtb.operations.inspection import history
 from wtb.operations.inspection import sweeps as operations
@@ -23,6 +24,15 @@ from wtb.operations.outputs import side_by_side
 
 if TYPE_CHECKING:
     from wtb.operations.context import Backend
+
+
+class ShowFormat(StrEnum):
+    """Formats of what is shown."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
 
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
 
@@ -78,7 +88,9 @@ def show(
     offset: Annotated[int | None, typer.Option("--offset", help="Outputs: skip so many cases.")] = None,
     open_it: options.Open = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
+    format: Annotated[
+        ShowFormat, typer.Option("--format", "-f", help="How to show it; csv is for outputs.")
+    ] = ShowFormat.table,
     output: options.Output = None,
 ) -> None:
     """Show a sweep, its cells, an execution or a checkpoint in detail.
@@ -88,10 +100,10 @@ def show(
     See also: `wtb status` says how far it is; `wtb matrix` compares the combinations; `wtb history` shows checkpoints.
 
     Examples: wtb show nightly --cells --failed  |  wtb show nightly --outputs --worst accuracy  |
+    wtb show nightly --outputs --limit 1000 --format csv -o outputs.csv  |
     wtb show EXECUTION --calls  |  wtb show EXECUTION --key answer  |  wtb show CHECKPOINT
     """
-    asked = _Asked(open_backend(db), ref, format, output)
-    backend = asked.backend
+    backend = open_backend(db)
     of_outputs: dict[str, Any] = {
         "rows": rows,
         "differ": differ,
@@ -107,8 +119,15 @@ def show(
         chosen: dict[str, Any] = {"keys": keys or (), "failed": failed, "cases": () if case is None else (case,)}
         chosen |= {} if limit is None else {"limit": limit}
         document = backend.call(side_by_side.outputs, ref, **of_outputs, **chosen)
-        present(document, outputs_by_case.outputs, format, output)
-    elif keys:
+        if format is ShowFormat.csv:
+            put(outputs_csv.outputs_csv(document), output)
+        else:
+            present(document, outputs_by_case.outputs, options.Format(format.value), output)
+        return
+    if format is ShowFormat.csv:
+        raise InputError("--format csv is for outputs; give it with --outputs, or use table or json")
+    asked = _Asked(backend, ref, options.Format(format.value), output)
+    if keys:
         if len(keys) > 1:
             raise InputError(f"--key is given {len(keys)} times; expected one key, or --outputs")
         put_value(backend.call(side_by_side.read_value, ref, key=keys[0], case=case), output)

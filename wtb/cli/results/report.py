@@ -13,8 +13,6 @@ from wtb.cli import options
 from wtb.cli.console import open_backend, put
 from wtb.core.errors import InputError
 from wtb.display.report import report_files
-from wtb.display.report.html import page
-from wtb.hosting.pages import embedded_outputs
 from wtb.operations.outputs import side_by_side
 from wtb.operations.results import matrix as operations
 
@@ -57,7 +55,6 @@ def report(
     backend = open_backend(db)
     document = backend.call(operations.report, ref, full=full)
     if chosen is ReportFormat.html:
-        part = embedded_outputs.outputs_part(document, partial(backend.call, side_by_side.outputs, ref))
-        put(page.render(document, part), output)
+        put(report_files.page_with_outputs(document, partial(backend.call, side_by_side.outputs, ref)), output)
     else:
         put(report_files.RENDERERS[chosen](document), output)

@@ -7,6 +7,7 @@ from typing import Any, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.documents.common import ApprovalMode, CellStatus, Combination, Liveness
+from wtb.core.documents.results.outputs import CellComment
 from wtb.core.documents.sweeps import SweepName, SweepOfExecution
 
 
@@ -159,6 +160,8 @@ class ExecutionCell(TypedDict):
     combination: Combination
     status: CellStatus
     scores: dict[str, float | str | None]
+    reasons: NotRequired[dict[str, str]]  # of the scores that have one
+    comments: NotRequired[list[CellComment]]  # the oldest first; left out if there are none
     error: str | None
 
 

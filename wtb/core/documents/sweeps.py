@@ -20,6 +20,7 @@ from wtb.core.documents.common import (
 )
 from wtb.core.documents.costs import BudgetDocument
 from wtb.core.documents.matrix import AsOf
+from wtb.core.documents.results.outputs import CellComment
 from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.core.tree.stored_spec import Limits
 
@@ -208,6 +209,8 @@ class CellDocument(TypedDict):
     status: CellStatus
     state: dict[str, Any]
     scores: dict[str, float | None]  # null where the evaluator failed
+    reasons: NotRequired[dict[str, str]]  # of the scores that have one, and why others are null
+    comments: NotRequired[list[CellComment]]  # the oldest first; left out if there are none
     execution: str | None
     error: str | None
     latency_s: float | None

@@ -25,10 +25,11 @@ def limit_name(node: str | None, kind: str) -> str:
 class Judgement:
     """The score that a judge gave, or why there is none. usd: what it cost, None where nobody knows.
 
-    model: of which version the model was, as it says itself.
+    model: of which version the model was, as it says itself. reason: why it gave this score, empty if it did not say.
     """
 
     score: float | None
     problem: str = ""
     usd: float | None = 0.0
     model: str | None = None
+    reason: str = ""

@@ -71,7 +71,8 @@ class Measure:
 class Score:
     """One metric of one cell: a value, or the reason why there is none, or neither if the case has no expected value.
 
-    observed: of figures, what the cell tells. version: of what gave it, such as a model, where it says so itself.
+    reason: why it has this value, where the evaluator says so. observed: of figures, what the cell tells. version: of
+    what gave it, such as a model, where it says so itself.
     spent: US dollars that were spent to get it, None where nobody knows; what was kept from before cost nothing.
     """
 
@@ -82,6 +83,7 @@ class Score:
     observed: str | None = None
     version: str | None = None
     spent: float | None = 0.0
+    reason: str | None = None
 
 
 def spent_of(scores: Iterable[Score]) -> float | None:

@@ -12,12 +12,13 @@ from wtb.display.json_text import as_json
 from wtb.display.matrix import csv
 from wtb.display.report import junit
 from wtb.display.report.html import page
+from wtb.display.report.html.embedded_outputs import outputs_part
 
 if TYPE_CHECKING:
     from wtb.core.documents.report import EvidenceDocument
+    from wtb.core.documents.results.outputs import OutputsDocument
 
 RENDERERS: Mapping[str, Callable[[EvidenceDocument], str]] = {
-    "html": page.render,
     "md": markdown.report,
     "csv": lambda document: csv.render(document["matrix"]),
     "json": as_json,
@@ -31,6 +32,16 @@ _SUFFIXES: Mapping[str, str] = {
     ".json": "json",
     ".xml": "junit",
 }
+
+
+def page_with_outputs(document: EvidenceDocument, ask: Callable[..., OutputsDocument]) -> str:
+    """Return the report as a page that has the outputs of its sweep, unless they are too many for a file.
+
+    Args:
+        document: What the report shows.
+        ask: Returns outputs of the sweep, given the arguments of the operation `outputs` that follow its reference.
+    """
+    return page.render(document, outputs_part(document, ask))
 
 
 def form_of(file: Path) -> str:

@@ -12,6 +12,7 @@ from wtb.core.serialization.plain_json import iso, readable
 from wtb.core.tree.checkpoints import Checkpoint, shown
 from wtb.core.tree.history import ExecutionHistory, RecordedRun, run_document, totals_document
 from wtb.execution.engine.protocol import BEGUN
+from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
 from wtb.store.read import details, histories, lineage, queries
 from wtb.store.read.references import find_one
@@ -257,18 +258,27 @@ def _cells(database: Database, row: ExecutionRow) -> list[ExecutionCell]:
     place = {metric.name: metric.number for metric in queries.metric_rows(database, row.sweep_id)}
     found = details.execution_scores(database, row)
     scores: dict[int, dict[str, float | str | None]] = {}
+    reasons: dict[int, dict[str, str]] = {}
     for score in sorted(found, key=lambda score: place.get(score.metric, 0)):
         value = score.value if score.error is None else score.error
         scores.setdefault(score.combination, {})[score.metric] = value
-    return [
-        {
+        if score.reason is not None:
+            reasons.setdefault(score.combination, {})[score.metric] = score.reason
+    comments = comments_by_place(database, row.sweep_id, [row.case_number])
+    made: list[ExecutionCell] = []
+    for cell in details.execution_cells(database, row):
+        document: ExecutionCell = {
             "combination": choices[cell.combination],
             "status": cell.status,
             "scores": scores.get(cell.combination, {}),
             "error": str(Failure(**cell.failure)) if cell.failure else None,
         }
-        for cell in details.execution_cells(database, row)
-    ]
+        if cell.combination in reasons:
+            document["reasons"] = reasons[cell.combination]
+        if written := comments.get((row.case_number, row.repeat, cell.combination)):
+            document["comments"] = written
+        made.append(document)
+    return made
 
 
 def totals_of(head: Checkpoint | None) -> TotalsDocument | None:

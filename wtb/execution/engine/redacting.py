@@ -19,6 +19,7 @@ from wtb.core.failures import Failure
 from wtb.core.questions import Answers, Question
 from wtb.core.scoring.figures import read_observed, write_observed
 from wtb.core.scoring.measure import Score
+from wtb.core.scoring.reasons import stored_reason
 from wtb.core.serialization.redaction import Redactor, marker
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
@@ -27,6 +28,19 @@ from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
 from wtb.execution.engine.resource_usage import PRINTED
 
 STREAM = marker("stream")  # a pattern would be cut by the pieces in which a text arrives
+
+
+def redacted_score(made: Score, redactor: Redactor) -> Score:
+    """Return a score without what a sweep redacts in its error, its reason and what it tells of a figure."""
+    if not redactor or not (made.error or made.observed or made.reason):
+        return made
+    observed = made.observed
+    if observed is not None:
+        observed = write_observed(
+            *(redactor.text(one) if isinstance(one, str) else one for one in read_observed(observed))
+        )
+    reason = stored_reason(redactor.optional(made.reason))
+    return replace(made, error=redactor.optional(made.error), observed=observed, reason=reason)
 
 
 class RedactingExecutor:
@@ -77,7 +91,7 @@ class RedactingExecutor:
 
     def score(self, task: EvaluationTask) -> list[Score]:
         made = self._code.score(task)
-        return [self._score(one) if one.error or one.observed else one for one in made]
+        return [redacted_score(one, self._redactor) for one in made]
 
     def running_attempts(self) -> list[tuple[str, int]]:
         return self._code.running_attempts()
@@ -102,14 +116,6 @@ class RedactingExecutor:
         if position.engine is not None:
             position = replace(position, engine=self._redactor.plain(position.engine))
         return replace(made, changed=self._redactor.values(made.changed), decisions=decisions, position=position)
-
-    def _score(self, made: Score) -> Score:
-        observed = made.observed
-        if observed is not None:
-            observed = write_observed(
-                *(self._redactor.text(one) if isinstance(one, str) else one for one in read_observed(observed))
-            )
-        return replace(made, error=self._redactor.optional(made.error), observed=observed)
 
     def _decision(self, made: Decision) -> Decision:
         return replace(made, key=self._redactor.optional(made.key), why=self._redactor.text(made.why))

@@ -25,6 +25,7 @@ from wtb.core.questions import Answer, Question
 from wtb.core.scoring.figures import FIGURES, OBSERVED, read_observed
 from wtb.core.scoring.measure import Measure, Score
 from wtb.core.scoring.passes import read_passes
+from wtb.core.scoring.reasons import stored_reason
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.serialization.codec import digest, encode
 from wtb.core.tree.checkpoints import Position, StoredPosition, Totals
@@ -392,7 +393,16 @@ def reported_scores(what: str, data: Any) -> list[Score]:
     return boundary.shaped(lambda: [_score(**score) for score in data])
 
 
-def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any, version: Any, spent: Any = 0.0) -> Score:
+def _score(
+    metric: Any,
+    value: Any,
+    measure: Any,
+    error: Any,
+    observed: Any,
+    version: Any,
+    spent: Any = 0.0,
+    reason: Any = None,
+) -> Score:
     """Read one score: a value, an error or neither, with how its metric is read. Raises Malformed."""
     sent = Measure(**measure)
     is_measure = sent.better in ("higher", "lower") and sent.compare in ("mean", "median")
@@ -420,7 +430,12 @@ def _score(metric: Any, value: Any, measure: Any, error: Any, observed: Any, ver
         boundary.optional(_observed, observed),
         boundary.optional(boundary.name, version),
         boundary.optional(_spent, spent),
+        boundary.optional(_reason, reason),
     )
+
+
+def _reason(value: Any) -> str | None:
+    return stored_reason(boundary.text(value))
 
 
 def _spent(value: Any) -> float:

@@ -17,10 +17,9 @@ from wtb.core.documents.matrix import JudgedMatrixDocument
 from wtb.display.json_text import as_json
 from wtb.display.matrix.recommendation import brief, card
 from wtb.display.matrix.sentences import answers
-from wtb.display.report.html import page
+from wtb.display.report.report_files import page_with_outputs
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
-from wtb.hosting.pages.embedded_outputs import outputs_part
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity
 from wtb.operations.inspection.columns import cell_columns
@@ -63,8 +62,8 @@ def router(context: Context) -> APIRouter:
         document = report(mine(request), ref)
         name = re.sub(r"[^\w.-]+", "-", document["matrix"]["sweep"]["name"], flags=re.ASCII).strip("-.") or "sweep"
         kept = {"Content-Disposition": f'attachment; filename="{name}.html"', "Content-Security-Policy": "sandbox"}
-        part = outputs_part(document, partial(outputs, mine(request), ref))
-        return Response(page.render(document, part), media_type="text/html", headers=kept)
+        text = page_with_outputs(document, partial(outputs, mine(request), ref))
+        return Response(text, media_type="text/html", headers=kept)
 
     @routes.get("/stack", summary="Say where Flower is, if `wtb up` started one beside this server.")
     def stack(request: Request) -> Response:

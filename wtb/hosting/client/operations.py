@@ -45,6 +45,7 @@ from wtb.operations.inspection.history import history, show_checkpoint
 from wtb.operations.inspection.log import count_events, log
 from wtb.operations.inspection.sweeps import cells, list_runs, list_sweeps, show, status
 from wtb.operations.inspection.workflows import list_published, show_published
+from wtb.operations.outputs.commenting import add_comment, delete_comment, list_comments
 from wtb.operations.outputs.side_by_side import outputs, read_value
 from wtb.operations.results.baselines import list_baselines, remove_baseline, set_baseline, show_baseline
 from wtb.operations.results.comparing import compare, compare_rows
@@ -102,6 +103,9 @@ class Operations:
     draw_labels = method(draw_labels)
     give_label = method(give_label)
     labels = method(list_labels)
+    add_comment = method(add_comment)
+    delete_comment = method(delete_comment)
+    comments = method(list_comments)
     check_judge = method(check_judge)
     series = method(series)
     costs = method(costs)
@@ -204,6 +208,9 @@ class AsyncOperations:
     draw_labels = async_method(draw_labels)
     give_label = async_method(give_label)
     labels = async_method(list_labels)
+    add_comment = async_method(add_comment)
+    delete_comment = async_method(delete_comment)
+    comments = async_method(list_comments)
     check_judge = async_method(check_judge)
     series = async_method(series)
     costs = async_method(costs)

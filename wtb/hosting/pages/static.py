@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
-from wtb.hosting.pages.bundle import WEB
+from wtb.display.report.html.bundle import WEB
 
 STATIC = "/static"
 

@@ -29,7 +29,7 @@ from wtb.core.providers.retrying import call_again
 from wtb.core.providers.secrets import without_secrets
 from wtb.core.scoring.judgement import Judgement
 from wtb.integrations.judges import kept
-from wtb.integrations.judges.rubric import Preference, Rubric, UnusableReply
+from wtb.integrations.judges.rubric import Preference, Rubric, UnusableReply, reason_of
 from wtb.integrations.judges.turns import NoTurn, wait_for_turn
 from wtb.integrations.models import record_calls
 
@@ -160,9 +160,10 @@ def replied(question: Question) -> Judgement:
             score, problem = question.rubric.score_of(said.reply), ""
         except UnusableReply as error:
             score, problem = None, str(error)
+    reason = "" if score is None else reason_of(said.reply)
     usd = context.record.usd
     is_known = question.endpoint.url is None and usd > 0  # no server need have the prices of another
-    judgement = Judgement(score, problem, usd if is_known else None, said.model)
+    judgement = Judgement(score, problem, usd if is_known else None, said.model, reason)
     question.bill.append(judgement.usd)
     kept.keep(question.digest, judgement, place)
     return judgement

@@ -117,7 +117,17 @@ def judge(
     versions = sorted({one.model for one in replies if one.model is not None})
     known = [usd for usd in bill if usd is not None]
     cost = Priced(_cost(judgements), sum(known) if len(known) == len(bill) else None)
-    return {**figures, "": Versioned(figures[""], ", ".join(versions) or None), USD: cost}
+    reason = _reason(models, judgements)
+    return {**figures, "": Versioned(figures[""], ", ".join(versions) or None, reason), USD: cost}
+
+
+def _reason(models: Sequence[str], judgements: Sequence[Sequence[Judgement]]) -> str | None:
+    """The reasons that models gave for their levels, each once; with several replies, each with its level."""
+    replies = [(model, one) for model, each in zip(models, judgements, strict=True) for one in each if one.reason]
+    if len(replies) < 2:
+        return replies[0][1].reason if replies else None
+    by = {model: f"{model}, " if len(models) > 1 else "" for model in models}
+    return "\n".join(dict.fromkeys(f"{by[model]}{one.score:g}: {one.reason}" for model, one in replies))
 
 
 def _lacks_reference(options: Mapping[str, Any], expected: Any) -> bool:

@@ -1,7 +1,9 @@
 """Replies of judges that are kept by what was asked, in a folder that processes and sweeps share: beside stored files,
 or where the environment says.
 
-Files have scores and prices only: nothing of cases and answers, of which the names are digests.
+Their names are digests of questions. They hold scores, prices and, beside stored files, the reasons that judges gave,
+which may quote an answer: erasing a case removes these files. It does not reach a folder that the environment names, so
+that one gets no reasons.
 """
 
 from __future__ import annotations
@@ -41,10 +43,11 @@ def find(digest: str, place: Path | None) -> Judgement | None:
         return None
     path = place / digest[:2] / digest
     try:
-        score, usd, *model = json.loads(path.read_bytes())
+        score, usd, *rest = json.loads(path.read_bytes())
         if path.stat().st_mtime < time.time() - _USED_S:
             os.utime(path)  # it is in use: what is not goes with a garbage collection
-        return Judgement(_number(score), usd=None if usd is None else _number(usd), model=_text(model))
+        price = None if usd is None else _number(usd)
+        return Judgement(_number(score), usd=price, model=_text(rest[:1]), reason=_text(rest[1:2]) or "")
     except (OSError, ValueError, TypeError):
         return None
 
@@ -56,7 +59,8 @@ def keep(digest: str, judgement: Judgement, place: Path | None) -> None:
     try:
         (place / digest[:2]).mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=place / digest[:2], delete=False) as stream:
-            json.dump([judgement.score, judgement.usd, judgement.model], stream)
+            reason = judgement.reason if folder() is None else ""
+            json.dump([judgement.score, judgement.usd, judgement.model, reason], stream)
         Path(stream.name).replace(place / digest[:2] / digest)  # whole or not at all, whoever else writes it
     except OSError as error:
         warnings.warn(f"a judgement could not be kept in {place}: {error.strerror}", RuntimeWarning, stacklevel=2)

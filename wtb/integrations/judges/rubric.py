@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from wtb.core.errors import InputError, WTBError, describe
 from wtb.core.scoring.judgement import MET
+from wtb.core.scoring.reasons import stored_reason
 from wtb.core.values import Json
 
 _EXPECTED = "expected levels with a description of each, such as {'1': wrong, '2': incomplete, '3': right}"
@@ -120,6 +121,13 @@ class Preference:
         if not isinstance(preferred, str) or preferred not in _PREFERRED:
             raise UnusableReply(f"the judge replied {describe(reply)}; expected JSON with what is preferred")
         return _PREFERRED[preferred]
+
+
+def reason_of(reply: object) -> str:
+    """Return why a judge gave a level or a preference, as its reply says; empty if it does not say."""
+    found = _parsed(reply)
+    reasoning = found.get("reasoning") if isinstance(found, Mapping) else None
+    return stored_reason(reasoning) or "" if isinstance(reasoning, str) else ""
 
 
 def read_rubric(criteria: object, rubric: object, *, reasoning: bool = True) -> Rubric:

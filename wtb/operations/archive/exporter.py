@@ -238,8 +238,8 @@ def _rows(
     kept = columns(table)
     if table.name == "events":
         return _events(stored.events_of(connection, kept, row.sweep_id, ids["executions"]), combination)
-    if table.name == "scores":
-        return [] if cell is None else stored.scores_of(connection, kept, cell)
+    if table.name in ("scores", "comments"):
+        return [] if cell is None else stored.rows_of_cell(connection, table, kept, cell)
     key, whose = _KEYS[table.name]
     rows = stored.rows_of(connection, table, kept, key, [row.id] if table.name == "rollbacks" else ids[whose])
     if table.name == "approvals":

@@ -345,6 +345,7 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session: S
         "rollbacks": mine,
         "events": owner,
         "scores": {**mine, **place, "combination": 0},
+        "comments": {**mine, **place, "combination": 0},
     }
     for table_name, table in TABLES.items():
         rows: Iterator[Row] = ({**row, **changes.get(table_name, {})} for row in plan.rows(table_name))

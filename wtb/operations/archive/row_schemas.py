@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from wtb.core.errors import InputError, StateError
 from wtb.core.providers.faults import Reason
 from wtb.core.scoring.figures import OBSERVED, read_observed
+from wtb.core.scoring.reasons import MOST_COMMENT, MOST_REASON
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.object_tags import OBJECT_TAGS
 from wtb.core.serialization.plain_json import readable
@@ -27,6 +28,7 @@ from wtb.store.tables.schema import (
     attempts,
     calls,
     checkpoints,
+    comments,
     decisions,
     events,
     executions,
@@ -54,6 +56,7 @@ TABLES: Final = {
         rollbacks,
         events,
         scores,
+        comments,
     )
 }
 # Columns that belong to the database an execution is in, or to who works on it there.
@@ -77,6 +80,7 @@ REFERS: Final = {
     "rollbacks": {"execution_id": "executions"},
     "events": {"execution_id": "executions"},
     "scores": {},
+    "comments": {},
 }
 _OF_CLASSES: Final = tuple(f'"{tag}"'.encode() for tag in OBJECT_TAGS)
 _TYPED_JSON: Final = {
@@ -222,6 +226,13 @@ def _observed(text: str) -> str:
 class ScoreLine(Strict):
     metric: Name
     observed: Annotated[str, Field(max_length=OBSERVED), AfterValidator(_observed)] | None = None
+    reason: Annotated[str, Field(max_length=MOST_REASON)] | None = None
+
+
+class CommentLine(Strict):
+    number: Annotated[int, Field(ge=1, lt=2**31)]
+    by: Annotated[str, Field(min_length=1, max_length=255)]
+    text: Annotated[str, Field(min_length=1, max_length=MOST_COMMENT)]
 
 
 _LINES: Final[Mapping[str, type[Strict]]] = {
@@ -233,6 +244,7 @@ _LINES: Final[Mapping[str, type[Strict]]] = {
     "invocations": CallLine,
     "rollbacks": RollbackLine,
     "scores": ScoreLine,
+    "comments": CommentLine,
 }
 
 

@@ -16,7 +16,7 @@ from wtb.core.arguments.checking import as_path
 from wtb.core.documents.comparison import TELLING, ComparisonDocument, RowComparisonDocument
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
-from wtb.core.documents.results.outputs import OutputsDocument
+from wtb.core.documents.results.outputs import CommentDocument, OutputsDocument
 from wtb.core.documents.storage.copies import CopiedSweepDocument
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import InputError
@@ -26,7 +26,7 @@ from wtb.core.scoring.scales import OnFailure
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
-from wtb.display.report.report_files import RENDERERS, form_of
+from wtb.display.report.report_files import RENDERERS, form_of, page_with_outputs
 from wtb.display.views.sweeps import sweep_document
 from wtb.operations.archive.sweep_copies import copy_sweep
 from wtb.operations.growth.extending import Extended, extend, plan_extension
@@ -40,6 +40,7 @@ from wtb.operations.handles.shown_documents import shown_comparison, shown_rows
 from wtb.operations.handles.target import TargetHandle
 from wtb.operations.housekeeping.delete import Deleted, delete, preview_delete
 from wtb.operations.inspection.sweeps import cells
+from wtb.operations.outputs.commenting import add_comment, delete_comment, list_comments
 from wtb.operations.outputs.side_by_side import PAGE, outputs, read_value
 from wtb.operations.results.asking import Asking
 from wtb.operations.results.baselines import BaselineSet, set_baseline
@@ -412,7 +413,9 @@ class SweepHandle(TargetHandle):
         if path is None:
             return report(self._context, self.id, full=full)
         file = as_path("path", path)
-        text = RENDERERS[form_of(file)](report(self._context, self.id, full=full))
+        form, document = form_of(file), report(self._context, self.id, full=full)
+        is_page = form == "html"
+        text = page_with_outputs(document, self.outputs) if is_page else RENDERERS[form](document)
         try:
             file.write_text(text, "utf-8")
         except OSError as error:
@@ -533,6 +536,21 @@ class SweepHandle(TargetHandle):
     def labels(self, *, metric: str | None = None) -> list[GivenLabel]:
         """List its labels."""
         return list_labels(self._context, self.id, metric=metric)
+
+    @documented_by(add_comment)
+    def add_comment(self, case: str, text: str, *, row: int = 0, repeat: int = 0) -> CommentDocument:
+        """Write a comment on a cell, for everyone who may read it."""
+        return add_comment(self._context, self.id, case, text, row=row, repeat=repeat)
+
+    @documented_by(delete_comment)
+    def delete_comment(self, number: int) -> CommentDocument:
+        """Delete a comment. Only its author may do so, and the operator of the database."""
+        return delete_comment(self._context, self.id, number)
+
+    @documented_by(list_comments)
+    def comments(self, *, case: str | None = None) -> list[CommentDocument]:
+        """List the comments on its cells, the oldest first."""
+        return list_comments(self._context, self.id, case=case)["comments"]
 
     @documented_by(compare)
     def compare(

@@ -12,6 +12,7 @@ from wtb.core.scoring.unknown_costs import is_concerned
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.checkpoints import shown
+from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.costs import unknown_costs
@@ -62,14 +63,19 @@ def _documents(
         states = {id: shown(state) for id, state in states.items()}
         stored = queries.load_values(database, (key for state in states.values() for key in state.values()))
         scores: dict[tuple[int, int, int], dict[str, float | None]] = {}
+        reasons: dict[tuple[int, int, int], dict[str, str]] = {}
         for score in queries.score_rows(database, sweep_id, {row.case_number for row in rows}):
             key = (score.case_number, score.repeat, score.combination)
             scores.setdefault(key, {})[score.metric] = score.value
+            if reason := score.error or score.reason:
+                reasons.setdefault(key, {})[score.metric] = reason
+        comments = comments_by_place(database, sweep_id, {row.case_number for row in rows})
         cases = queries.case_rows(database, sweep_id, {row.case_number for row in rows})
         unknown = unknown_costs(database, sweep_id)
     for row in rows:
         state, case = states.get(row.head_id or "", {}), cases[row.case_number]
-        yield {
+        place = (row.case_number, row.repeat, row.combination)
+        document: CellDocument = {
             "combination": choices[row.combination],
             "case": row.case,
             "repeat": row.repeat,
@@ -77,7 +83,7 @@ def _documents(
             "expected": None if case.expected is None else read(case.expected.encode()),
             "status": row.status,
             "state": {name: read(stored[key].data) for name, key in state.items()},
-            "scores": scores.get((row.case_number, row.repeat, row.combination), {}),
+            "scores": scores.get(place, {}),
             "execution": row.execution_id,
             "error": _error(row.failure),
             "latency_s": row.elapsed_s,
@@ -85,6 +91,11 @@ def _documents(
             "tokens_in": row.tokens_in,
             "tokens_out": row.tokens_out,
         }
+        if place in reasons:
+            document["reasons"] = reasons[place]
+        if place in comments:
+            document["comments"] = comments[place]
+        yield document
 
 
 def value_or_plain(data: bytes) -> Any:

@@ -9,25 +9,32 @@ from wtb.analysis.headings import sweep_heading
 from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import FromZero, Number
-from wtb.core.documents.results.outputs import CaseOutputs, CellOutputs, OutputScore, OutputsDocument, OutputValue
+from wtb.core.documents.results.outputs import (
+    MOST_CASES,
+    MOST_ROWS,
+    CaseOutputs,
+    CellOutputs,
+    OutputScore,
+    OutputsDocument,
+    OutputValue,
+)
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.failures import Failure
 from wtb.core.scoring.unknown_costs import is_concerned
 from wtb.core.tree.checkpoints import is_hidden, shown
 from wtb.operations.context import Context
 from wtb.operations.outputs.output_values import as_text, output_value, path_of_case, path_of_output, value_of_text
+from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
 from wtb.store.read import details, evidence, queries
 from wtb.store.read.costs import unknown_costs
 from wtb.store.read.outputs import output_rows
 from wtb.store.read.outputs.output_filters import OutputFilters, Place, WorstFirst, matching_places
-from wtb.store.read.outputs.output_rows import Beginning, OutputCell
+from wtb.store.read.outputs.output_rows import Beginning, CellPlace, OutputCell
 from wtb.store.read.references import find, find_one
 from wtb.store.rows.sweeps import CaseRow, SweepRow
 
 PAGE: Final = 20
-MOST_CASES: Final = 1_000
-MOST_ROWS: Final = 64
 MOST_KEYS: Final = 16
 BLOCK: Final = 1 << 20
 
@@ -258,17 +265,20 @@ class _Sight:
         """The cases at places, with their cells."""
         cells = output_rows.output_cells(self._database, self._sweep.id, places, self.columns, self.keys)
         scores = output_rows.output_scores(self._database, self._sweep.id, places, self.columns, self.measures)
-        rows = queries.case_rows(self._database, self._sweep.id, {number for number, _ in places})
+        numbers = {number for number, _ in places}
+        comments = comments_by_place(self._database, self._sweep.id, numbers)
+        rows = queries.case_rows(self._database, self._sweep.id, numbers)
         digests = {digest for cell in cells for digest in cell.digests if digest is not None}
         digests |= {digest for row in rows.values() for digest in row.input.values()}
         values = _Values(output_rows.beginnings(self._database, digests))
         unknown = unknown_costs(self._database, self._sweep.id)
         priced = [not is_concerned(choices, unknown) for choices in self.choices]
-        by_place: dict[tuple[int, int, int], CellOutputs] = {}
+        by_place: dict[CellPlace, CellOutputs] = {}
         for cell in cells:
             place = (cell.case_number, cell.repeat, cell.combination)
             is_priced = priced[cell.combination]
-            by_place[place] = cell_outputs(cell, self.keys, values.get, scores.get(place, {}), is_priced=is_priced)
+            made_cell = cell_outputs(cell, self.keys, values.get, scores.get(place, {}), is_priced=is_priced)
+            by_place[place] = {**made_cell, "comments": comments[place]} if place in comments else made_cell
         made = {number: _case_values(self._sweep.id, row, values) for number, row in rows.items()}
         return [
             {

@@ -17,6 +17,7 @@ from wtb.authoring.evaluation.declarations import BY_PATH, make_evaluator
 from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator
 from wtb.authoring.evaluation.evaluators import evaluate as evaluate_cell
 from wtb.authoring.workflow import Workflow
+from wtb.config.keeping.redaction import redactor_of
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError
 from wtb.core.ids import new_id
@@ -27,6 +28,7 @@ from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.history import ExecutionHistory
 from wtb.core.tree.stored_spec import Limits
 from wtb.execution.engine.executor import Surroundings
+from wtb.execution.engine.redacting import redacted_score
 from wtb.execution.execution import Case
 from wtb.execution.load import load_cases
 from wtb.execution.runtime.budgets import Budgets
@@ -191,12 +193,15 @@ def score_by(
     if judges:
         ask = judging.by(lambda task: _all_scores(task, [one for _, one in judges], here))
         scorers[ask] = ThreadPoolExecutor(at_once)
+    redactor = redactor_of(sweep.spec.get("redact"))
     written = left = 0
     try:
         for chunk in _scored(scorers, _tasks(database, sweep.id), stop or Stop()):
             found = [(row, [one for one in made if one is not None]) for row, made in chunk]
             left += sum(None in made for _, made in chunk)
-            scored = [(row, list(chain(*made))) for row, made in found if any(made)]
+            scored = [
+                (row, [redacted_score(one, redactor) for one in chain(*made)]) for row, made in found if any(made)
+            ]
             written += write_scores(database, sweep, scored, also)
     finally:
         for threads in scorers.values():

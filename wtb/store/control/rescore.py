@@ -53,6 +53,9 @@ def scored_executions(database: Database, sweep_id: str) -> Iterator[list[Execut
         after = rows[-1].id
 
 
+_OF_SCORE = ("value", "error", "observed", "version", "reason")
+
+
 def write_scores(
     database: Database, sweep: SweepRow, made: Iterable[tuple[ExecutionRow, Sequence[Score]]], also: Also | None = None
 ) -> int:
@@ -67,7 +70,7 @@ def write_scores(
             names[score.metric] = score.measure.row()
             key = {"sweep_id": sweep.id, "metric": score.metric, "case_number": execution.case_number}
             key["repeat"] = execution.repeat
-            value = {"value": score.value, "error": score.error, "observed": score.observed, "version": score.version}
+            value = {name: getattr(score, name) for name in _OF_SCORE}
             rows += [{**key, "combination": number, **value} for number in execution.combinations]
         data = {score.metric: score.value if score.error is None else score.error for score in found}
         event_rows.append(event_row(of_execution(execution), "score.recorded", data))

@@ -30,6 +30,7 @@ from wtb.store.tables.schema import (
     cases,
     cells,
     checkpoints,
+    comments,
     events,
     executions,
     is_case,
@@ -230,7 +231,7 @@ def _delete_rows(connection: sa.Connection, found: FoundCase, own: Sequence[str]
         answered = events.c.data["approval"].as_string().in_(asked)
         _delete_events(connection, sa.and_(events.c.sweep_id == found.sweep_id, answered))
         connection.execute(approvals.delete().where(approvals.c.checkpoint_id.in_(part)))
-    for table in (cells, labels, scores):
+    for table in (cells, comments, labels, scores):
         connection.execute(table.delete().where(_of(table, found)))
     for part in parts(own):
         connection.execute(node_runs.delete().where(node_runs.c.execution_id.in_(part)))

@@ -60,6 +60,7 @@ class ScoreRow(Record):
     error: str | None
     observed: str | None
     version: str | None
+    reason: str | None
 
 
 class LabelRow(Record):
@@ -80,6 +81,20 @@ class LabelRow(Record):
     asked: str
     probability: float | None
     at: float
+
+
+class ListedComment(Record):
+    """What somebody wrote about a cell, with the id of its case."""
+
+    sweep_id: str
+    number: int
+    case_number: int
+    repeat: int
+    combination: int
+    by: str
+    text: str
+    at: float
+    case: str
 
 
 class MetricRow(Record):

@@ -256,6 +256,7 @@ class NewScore(TypedDict):
     error: str | None
     observed: str | None
     version: str | None
+    reason: str | None
 
 
 class NewMetric(StoredMeasure):

@@ -41,6 +41,7 @@ scores = sa.Table(
     sa.Column("error", sa.Text),
     sa.Column("observed", sa.Text, comment="what the cell tells of a figure over all cells of a row"),
     sa.Column("version", sa.String(200), comment="of what gave it, such as the model that a judge was answered by"),
+    sa.Column("reason", sa.Text, comment="why it has this value, in words"),
 )
 
 metrics = sa.Table(
@@ -82,6 +83,21 @@ labels = sa.Table(
     sa.Column("at", Seconds, nullable=False, server_default=now()),
     sa.CheckConstraint("asked IN ('random', 'disagreement')", name="asked"),
     comment="what people say of cells",
+)
+
+comments = sa.Table(
+    "comments",
+    metadata,
+    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False, comment="of the sweep, from 1"),
+    sa.Column("case_number", sa.Integer, nullable=False),
+    sa.Column("repeat", sa.Integer, nullable=False),
+    sa.Column("combination", sa.Integer, nullable=False),
+    sa.Column("by", sa.String(255), nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("at", Seconds, nullable=False, server_default=now()),
+    sa.Index("ix_comments_cell", "sweep_id", "case_number"),
+    comment="what people write about cells",
 )
 
 tallies = sa.Table(

@@ -44,6 +44,7 @@ from wtb.store.tables.executions import working as working
 from wtb.store.tables.publications import publications as publications
 from wtb.store.tables.results import baselines as baselines
 from wtb.store.tables.results import cells as cells
+from wtb.store.tables.results import comments as comments
 from wtb.store.tables.results import labels as labels
 from wtb.store.tables.results import looks as looks
 from wtb.store.tables.results import matrices as matrices
@@ -73,4 +74,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1049"
+REVISION = "1051"

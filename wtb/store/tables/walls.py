@@ -65,8 +65,8 @@ def _below(table: str, column: str, owner: str) -> str:
 
 
 _OF_SWEEPS = (
-    *("alerts", "approvals", "cases", "cells", "checkpoints", "combinations", "executions", "exports", "labels"),
-    *("matrices", "metrics", "node_runs", "rollbacks", "scores", "scorings", "tallies", "working"),
+    *("alerts", "approvals", "cases", "cells", "checkpoints", "combinations", "comments", "executions", "exports"),
+    *("labels", "matrices", "metrics", "node_runs", "rollbacks", "scores", "scorings", "tallies", "working"),
 )
 _OF_SESSIONS = ("files", "schedules", "session_memory", "thread_checkpoints", "thread_writes")
 

@@ -29,7 +29,6 @@ from wtb.store.tables.schema import (
     executions,
     metrics,
     node_runs,
-    scores,
     sweeps,
     values,
     workflows,
@@ -130,10 +129,12 @@ def cell_of(connection: sa.Connection, execution: ExecutionRow, combination: int
     return fetch_row(connection, sa.select(cells).where(*mine, cells.c.execution_id == execution.id))
 
 
-def scores_of(connection: sa.Connection, columns: Sequence[sa.Column[Any]], cell: Mapping[str, Any]) -> list[Row]:
-    same = [scores.c[name] == cell[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
-    query = sa.select(*columns).where(*same).order_by(scores.c.metric)
-    return fetch_rows(connection, query)
+def rows_of_cell(
+    connection: sa.Connection, table: sa.Table, columns: Sequence[sa.Column[Any]], cell: Mapping[str, Any]
+) -> list[Row]:
+    """Return the rows of a table that belong to a cell, such as its scores."""
+    same = [table.c[name] == cell[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
+    return fetch_rows(connection, sa.select(*columns).where(*same).order_by(*table.primary_key))
 
 
 def named_values(table: str, row: Mapping[str, Any]) -> set[str]:

@@ -34,6 +34,7 @@ from wtb.store.tables.schema import (
     cells,
     checkpoints,
     combinations,
+    comments,
     decisions,
     executions,
     files,
@@ -74,6 +75,7 @@ _TABLES: Final[tuple[tuple[sa.Table, sa.Column[Any] | None], ...]] = (
     (cells, None),
     (scores, None),
     (labels, None),
+    (comments, None),
 )
 _OWNERS: Final = {attempts: node_runs, calls: node_runs, invocations: node_runs, decisions: checkpoints}
 _OWNERS[awaiting] = approvals

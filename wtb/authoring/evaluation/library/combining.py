@@ -19,6 +19,7 @@ from wtb.authoring.evaluation.evaluators import (
 )
 from wtb.authoring.evaluation.fields import ASSERT, lacks_expected_by
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
+from wtb.core.scoring.reasons import Score
 from wtb.core.scoring.scales import PASS_OR_FAIL
 from wtb.core.scoring.threshold import Threshold
 
@@ -30,13 +31,15 @@ class Asked:
     """What the judges among evaluators that are combined took.
 
     usd: US dollars, or why they are not known. spent: how much of it now, None where nobody knows. failed: of each
-    judge that was asked, the share without a usable reply. versions: of the models that answered.
+    judge that was asked, the share without a usable reply. versions: of the models that answered. reasons: of parts
+    that do not have the best score, and of judges.
     """
 
     usd: float | Unscored = 0.0
     spent: float | None = 0.0
     failed: list[float] = field(default_factory=list)
     versions: set[str] = field(default_factory=set)
+    reasons: list[str] = field(default_factory=list)
 
     def add(self, given: Mapping[str, Any]) -> None:
         """Count what an evaluator returned that asked judges, besides its score."""
@@ -54,13 +57,24 @@ class Asked:
             return given
         if given.version is not None:
             self.versions |= set(given.version.split(", "))
+        if given.reason is not None:
+            self.reasons.append(given.reason)
         return given.value
+
+    def note(self, part: Evaluator, score: float, reason: str | None) -> None:
+        """Keep the reason for the score of a part that does not have the best one."""
+        self.reasons.append(f"{part.name} is {score:g}" if reason is None else f"{part.name}: {reason}")
 
     def with_score(self, score: float | Unscored) -> dict[str, float | Unscored | Versioned | Priced]:
         """The metrics of an evaluator that may ask judges: its score, what they cost, and how often they failed."""
         failed = {FAILED: fmean(self.failed)} if self.failed else {}
         versions = ", ".join(sorted(self.versions)) or None
-        return {"": Versioned(score, versions), USD: Priced(self.usd, self.spent), **failed}
+        return {"": Versioned(score, versions, self.reason), USD: Priced(self.usd, self.spent), **failed}
+
+    @property
+    def reason(self) -> str | None:
+        """The reasons of all parts, a line each."""
+        return "\n".join(self.reasons) or None
 
 
 @dataclass(frozen=True)
@@ -78,8 +92,17 @@ class Part:
     def score(self, case: ScoredCase, result: CellResult, asked: Asked) -> float | Unscored:
         """Its score; why there is none, where a judge gave none."""
         if not self.asks:
-            return self.evaluator.score_of(case, result)
+            returned = self.evaluator.fn(case, result)
+            score = self.evaluator.judged(float(returned))
+            if score < 1.0:
+                asked.note(self.evaluator, score, self._reason(returned, case, result))
+            return score
         return self.counted(self.ask(case, result), asked)
+
+    def _reason(self, returned: object, case: ScoredCase, result: CellResult) -> str | None:
+        if isinstance(returned, Score):
+            return returned.reason
+        return None if self.evaluator.explain is None else self.evaluator.explain(case, result)
 
     def ask(self, case: ScoredCase, result: CellResult) -> Any:
         """What its judges say, which nobody has counted yet."""
@@ -113,13 +136,19 @@ def _assertions_lack(options: Mapping[str, Any], expected: object) -> bool:
     return not written or _lacks_any(options["read"](written), expected)
 
 
-Combined = float | bool | dict[str, float | Unscored | Versioned | Priced]
+Combined = float | bool | Score | dict[str, float | Unscored | Versioned | Priced]
 
 
 @lacks_expected_by(_parts_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def not_(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
-    return _combined(of, lambda asked: _negated(of[0].score(case, result, asked)))
+    def negated(asked: Asked) -> float | Unscored:
+        score = _negated(of[0].score(case, result, asked))
+        if score == 0.0 and not of[0].asks:
+            asked.reasons = [f"{of[0].evaluator.name} passes, and must not"]
+        return score
+
+    return _combined(of, negated)
 
 
 @lacks_expected_by(_parts_lack)
@@ -153,7 +182,7 @@ def _combined(of: Sequence[Part], score: Callable[[Asked], float | Unscored]) ->
     if any(one.asks for one in of):
         return asked.with_score(found)
     assert not isinstance(found, Unscored), "only judges give no score"
-    return found
+    return found if found == 1.0 else Score(found, asked.reason)
 
 
 def _scores(of: Sequence[Part], case: ScoredCase, result: CellResult, asked: Asked) -> list[float | Unscored]:

@@ -32,6 +32,8 @@ EventDocument = (
     | sweeps.BudgetThreshold
     | sweeps.BudgetReached
     | sweeps.CaseErased
+    | sweeps.CommentAdded
+    | sweeps.CommentDeleted
     | sweeps.PolicyDecided
     | sweeps.WorkerRefused
     | sweeps.ScoreRecorded

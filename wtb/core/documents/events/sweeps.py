@@ -324,6 +324,30 @@ class CaseErased(Event):
     data: CaseErasedData
 
 
+class CommentData(TypedDict):
+    """Of `comment.added` and `comment.deleted`. number: of the comment within the sweep. combination: its number."""
+
+    number: int
+    case: str
+    repeat: int
+    combination: int
+    by: str
+
+
+class CommentAdded(Event):
+    """Somebody wrote a comment on a cell."""
+
+    kind: Literal["comment.added"]
+    data: CommentData
+
+
+class CommentDeleted(Event):
+    """Somebody deleted a comment on a cell."""
+
+    kind: Literal["comment.deleted"]
+    data: CommentData
+
+
 class PolicyDecidedData(TypedDict):
     """Of `policy.decided`. rules: the policies that decided. errors: what could not be evaluated, which denies.
 

@@ -72,6 +72,12 @@ _SAYS: dict[str, Callable[[Any], str]] = {
         sweeps.CaseErasedData,
         lambda d: f"{d['by']} erased case {d['case']}, with {plural(d['cells'], 'cell')}{_because(d.get('reason'))}",
     ),
+    "comment.added": _of(
+        sweeps.CommentData, lambda d: f"{d['by']} wrote comment {d['number']} on case {d['case']}{_of_row(d)}"
+    ),
+    "comment.deleted": _of(
+        sweeps.CommentData, lambda d: f"{d['by']} deleted comment {d['number']} on case {d['case']}{_of_row(d)}"
+    ),
     "policy.decided": _of(sweeps.PolicyDecidedData, lambda d: _decided(d)),
     "sweep.pinned": _of(sweeps.Nothing, lambda d: "sweep pinned: retention keeps it"),
     "sweep.unpinned": _of(sweeps.Nothing, lambda d: "sweep unpinned"),
@@ -346,6 +352,10 @@ def _added(data: sweeps.SweepExtendedData) -> str:
         (data["repeats"], "repeat"),
     )
     return listed_names([plural(count, name) for count, name in counts if count] or ["nothing"])
+
+
+def _of_row(data: sweeps.CommentData) -> str:
+    return f", row {data['combination']}" + (f", repeat {data['repeat']}" if data["repeat"] else "")
 
 
 def _because(reason: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -10,6 +10,8 @@ from wtb.core.documents.common import Better, CellStatus, Combination, SweepHead
 
 CUT: Final = 4_096
 """Characters of a text that the document has at most."""
+MOST_CASES: Final = 1_000  # times repeats, of a page
+MOST_ROWS: Final = 64  # combinations that are looked at
 
 
 class OutputValue(TypedDict):
@@ -23,11 +25,35 @@ class OutputValue(TypedDict):
 
 
 class OutputScore(TypedDict):
-    """A score, or why there is none."""
+    """A score with the reason for it, or why there is none."""
 
     value: float | None
     reason: str | None
     version: str | None  # of the model or program that gave it
+
+
+class CellComment(TypedDict):
+    """What somebody wrote about a cell."""
+
+    number: int  # within the sweep
+    by: str
+    at: str
+    text: str
+
+
+class CommentDocument(CellComment):
+    """A comment with the cell that it is about."""
+
+    sweep: str
+    case: str
+    row: int  # number of the combination
+    repeat: int
+
+
+class CommentsDocument(TypedDict):
+    """The comments of a sweep, the oldest first."""
+
+    comments: list[CommentDocument]
 
 
 class CellOutputs(TypedDict):
@@ -38,6 +64,7 @@ class CellOutputs(TypedDict):
     execution: str | None
     outputs: dict[str, OutputValue]  # by key of the state
     scores: dict[str, OutputScore]
+    comments: NotRequired[list[CellComment]]  # the oldest first; left out if there are none
     error: str | None
     latency_s: float | None
     cost_usd: float | None

@@ -48,6 +48,7 @@ def execution(document: ExecutionDocument, width: int, color: bool = False) -> s
     parts += _outputs(document, width)
     if len(document["cells"]) > 1 or any(cell["scores"] for cell in document["cells"]):
         parts.append("cells\n" + _cells(document["cells"], width, color))
+        parts += _remarks(document["cells"], width)
     if document["state"]:
         parts.append("state\n" + state_lines(document["state"], width))
     for step in document["path"]:
@@ -160,6 +161,22 @@ def _cells(cells: Sequence[ExecutionCell], width: int, color: bool) -> str:
     ]
     named = {"combination": [cell["combination"] for cell in cells]}
     return grid(headers, rows, width, right=set(metrics), whole={"status"}, combinations=named, color=color)
+
+
+def _remarks(cells: Sequence[ExecutionCell], width: int) -> list[str]:
+    """Return the reasons for the scores of cells, and what people wrote about them."""
+    lines: list[str] = []
+    for cell in cells:
+        about = [f"{metric}: {reason}" for metric, reason in cell.get("reasons", {}).items()]
+        about += [
+            f"comment {one['number']} by {one['by']}, {words.moment(one['at'])}: {one['text']}"
+            for one in cell.get("comments", [])
+        ]
+        if about and len(cells) > 1:
+            lines += wrapped(words.chosen(cell["combination"]), width, "  ")
+        for text in about:
+            lines += wrapped(text, width, "    " if len(cells) > 1 else "  ")
+    return ["reasons and comments\n" + "\n".join(lines) + "\n"] if lines else []
 
 
 def state_lines(state: Mapping[str, Any], width: int) -> str:

@@ -12,7 +12,14 @@ from wtb.core.tree.combinations import in_words
 from wtb.display.tables import wrapped
 
 if TYPE_CHECKING:
-    from wtb.core.documents.results.outputs import CaseOutputs, CellOutputs, OutputsDocument, OutputValue
+    from wtb.core.documents.results.outputs import (
+        CaseOutputs,
+        CellComment,
+        CellOutputs,
+        CommentsDocument,
+        OutputsDocument,
+        OutputValue,
+    )
 
 LINES: Final = 6  # of a value
 _MORE = "…"
@@ -75,13 +82,37 @@ def _cell(cell: CellOutputs | None, name: str, document: OutputsDocument, width:
         yield from (f"  {line}" for line in wrapped(" · ".join(figures), width - 2))
     if status:
         yield f"{status}"
-    if cell["error"]:
-        yield from wrapped(cell["error"], width, "    ")[:LINES]
-    for metric, score in cell["scores"].items():
-        if score["reason"]:
-            yield from wrapped(f"{metric}: {score['reason']}", width, "    ")[:LINES]
+    for text in _reasons(cell):
+        yield from wrapped(text, width, "    ")[:LINES]
     for key, value in cell["outputs"].items():
         yield from _value(f"{key}: " if len(document["keys"]) > 1 else "", value, width, "    ")
+    for comment in cell.get("comments", []):
+        yield from wrapped(_comment(comment), width, "    ")
+
+
+def _reasons(cell: CellOutputs) -> Iterator[str]:
+    """Why the cell failed, and why its scores are what they are."""
+    if cell["error"]:
+        yield cell["error"]
+    for metric, score in cell["scores"].items():
+        if score["reason"]:
+            yield f"{metric}: {score['reason']}"
+
+
+def comments(document: CommentsDocument, width: int) -> str:
+    """Return the comments of a sweep, each below its cell."""
+    if not document["comments"]:
+        return "no comments\n"
+    lines: list[str] = []
+    for one in document["comments"]:
+        repeat = f", repeat {one['repeat']}" if one["repeat"] else ""
+        lines += wrapped(f"case {one['case']}, row {one['row']}{repeat}", width)
+        lines += wrapped(_comment(one), width, "    ")
+    return "\n".join(lines) + "\n"
+
+
+def _comment(one: CellComment) -> str:
+    return f"comment {one['number']} by {one['by']}, {texts.moment(one['at'])}: {one['text']}"
 
 
 def _score(cell: CellOutputs, metric: str) -> str:

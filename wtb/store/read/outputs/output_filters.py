@@ -72,20 +72,26 @@ def matching_places(
     Returns:
         How many match in all, and those of the page in order.
     """
-    places = _places(database, sweep_id, filters).subquery("places")
+    matching = _places(database, sweep_id, filters)
+    places = matching.subquery("places")
     count = sa.select(sa.func.count()).select_from(places)
-    order = [places.c.case_number, places.c.repeat]
-    page = sa.select(places.c.case_number, places.c.repeat)
-    if filters.worst is not None:
-        mean = _means(sweep_id, filters.rows, filters.worst).subquery("means")
-        same = sa.and_(mean.c.case_number == places.c.case_number, mean.c.repeat == places.c.repeat)
-        page = page.outerjoin(mean, same)
-        score = mean.c.score.desc() if filters.worst.lower else mean.c.score.asc()
-        order = [mean.c.score.is_(None), score, *order]  # type: ignore[list-item]
+    if filters.worst is None:  # in the order of the index, so that only what comes before the end of the page is read
+        page = matching.order_by(cells.c.case_number, cells.c.repeat)
+    else:
+        page = _worst_first(places, _means(sweep_id, filters.rows, filters.worst), filters.worst)
     with database.read(long=True) as connection:
         total = connection.scalar(count) or 0
-        found = connection.execute(page.order_by(*order).offset(offset).limit(limit)).all()
+        found = connection.execute(page.offset(offset).limit(limit)).all()
     return total, [(number, repeat) for number, repeat in found]
+
+
+def _worst_first(places: sa.Subquery, means: sa.Select[Any], worst: WorstFirst) -> sa.Select[Any]:
+    """Select repeats of cases by their mean scores; those without a score come last."""
+    mean = means.subquery("means")
+    same = sa.and_(mean.c.case_number == places.c.case_number, mean.c.repeat == places.c.repeat)
+    score = mean.c.score.desc() if worst.lower else mean.c.score.asc()
+    page = sa.select(places.c.case_number, places.c.repeat).outerjoin(mean, same)
+    return page.order_by(mean.c.score.is_(None), score, places.c.case_number, places.c.repeat)
 
 
 def _places(database: Database, sweep_id: str, filters: OutputFilters) -> sa.Select[Any]:

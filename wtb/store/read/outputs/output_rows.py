@@ -67,7 +67,8 @@ def output_cells(
     )
     with database.read() as connection:
         size = len(own)
-        return [OutputCell._make([*row[:size], tuple(row[size:])]) for row in connection.execute(query).all()]
+        rows_read = map(tuple, connection.execute(query).all())
+        return [OutputCell._make((*row[:size], row[size:])) for row in rows_read]
 
 
 def output_scores(
@@ -76,12 +77,12 @@ def output_scores(
     """Read the scores of some repeats of cases under some combinations, by metric."""
     query = sa.select(
         *(scores.c.case_number, scores.c.repeat, scores.c.combination),
-        *(scores.c.metric, scores.c.value, scores.c.error, scores.c.version),
+        *(scores.c.metric, scores.c.value, sa.func.coalesce(scores.c.error, scores.c.reason), scores.c.version),
     ).where(*_of(scores, sweep_id, places, rows), scores.c.metric.in_(list(metrics)))  # the index has it first
     found: dict[CellPlace, dict[str, OutputScore]] = defaultdict(dict)
     with database.read() as connection:
-        for number, repeat, row, metric, value, error, version in connection.execute(query).all():
-            found[number, repeat, row][metric] = {"value": value, "reason": error, "version": version}
+        for number, repeat, row, metric, value, reason, version in connection.execute(query).all():
+            found[number, repeat, row][metric] = {"value": value, "reason": reason, "version": version}
     return found
 
 

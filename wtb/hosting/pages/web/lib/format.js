@@ -36,7 +36,18 @@ export function usd(value, largest) {
   if (value === null || value === undefined) return words.unknown;
   const scale = Math.abs(largest || value);
   const decimals = scale ? Math.min(20, Math.max(2, 2 - Math.floor(Math.log10(scale)))) : 2;
-  return new Intl.NumberFormat("en", { style: "currency", currency: "USD", minimumFractionDigits: decimals, maximumFractionDigits: decimals }).format(value);
+  return dollars(decimals).format(value);
+}
+
+const byDecimals = /** @type {Map<number, Intl.NumberFormat>} */ (new Map()); // making one takes longer than drawing a cell
+
+/** @param {number} decimals */
+function dollars(decimals) {
+  const known = byDecimals.get(decimals);
+  if (known) return known;
+  const made = new Intl.NumberFormat("en", { style: "currency", currency: "USD", minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  byDecimals.set(decimals, made);
+  return made;
 }
 
 /** The largest of what is known, for figures of a column. @param {(number | null | undefined)[]} values */

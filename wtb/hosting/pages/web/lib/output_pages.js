@@ -34,6 +34,15 @@ export class OutputPages {
     return found ? { found, cell: found.cells[column % COLUMNS] } : null;
   }
 
+  /** Replace the comments on a cell, after somebody wrote or deleted one. @param {number} index @param {number} column @param {any[]} comments */
+  setComments(index, column, comments) {
+    const page = this.pages.get(`${Math.floor(index / CASES)}.${Math.floor(column / COLUMNS)}`);
+    const found = page?.cases[index % CASES];
+    if (!found) return;
+    found.cells[column % COLUMNS] = { ...found.cells[column % COLUMNS], comments };
+    this.onChange();
+  }
+
   /** Have what is seen loaded, and stop loading what is not. @param {[number, number]} cases first and last @param {[number, number]} columns @param {number} [also] a column besides */
   see(cases, columns, also = -1) {
     const wanted = /** @type {string[]} */ ([]);

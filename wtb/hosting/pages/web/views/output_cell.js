@@ -3,6 +3,7 @@ import { duration, figure, usd, visible } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { outputWords as words } from "../lib/output_words.js";
 import { words as general } from "../lib/words.js";
+import { CommentList } from "./cell_comments.js";
 import { OutputText } from "./output_value.js";
 
 /**
@@ -15,11 +16,12 @@ export function OutputCell({ cell, keys, metrics, metric, against, isWhole = fal
   const shown = keys.filter((key) => key in cell.outputs);
   return html`<p class="figures">
       ${cell.status === "succeeded" ? null : html`<span class=${`state ${cell.status}`}><i class=${`dot ${cell.status}`}></i>${general.status[/** @type {"failed"} */ (cell.status)] ?? cell.status}</span>`}
-      ${names.slice(0, isWhole ? undefined : 2).map((name) => html`<span class="score" title=${name}>${names.length > 1 || isWhole ? html`<span class="quiet">${name} </span>` : null}<b>${figure(cell.scores[name].value)}</b></span>`)}
+      ${names.slice(0, isWhole ? undefined : 2).map((name) => html`<span class="score" title=${cell.scores[name].reason ? `${name}: ${visible(cell.scores[name].reason)}` : name}>${names.length > 1 || isWhole ? html`<span class="quiet">${name} </span>` : null}<b>${figure(cell.scores[name].value)}</b></span>`)}
       ${cell.latency_s === null ? null : html`<span class="quiet">${duration(cell.latency_s)}</span>`}
       ${cell.cost_usd ? html`<span class="quiet">${usd(cell.cost_usd)}</span>` : null}
     </p>
-    ${names.filter((name) => cell.scores[name].reason).map((name) => html`<p class="reason">${isWhole ? `${name}: ` : ""}${visible(cell.scores[name].reason)}</p>`)}
+    ${names.filter((name) => cell.scores[name].reason).map((name) => html`<p class="reason">${isWhole || names.length > 1 ? `${name}: ` : ""}${visible(cell.scores[name].reason)}</p>`)}
+    ${isWhole ? null : html`<${CommentList} comments=${cell.comments ?? []} />`}
     ${cell.error ? html`<p class="bad error">${visible(cell.error)}</p>` : null}
     ${shown.length ? shown.map((key) => html`${keys.length > 1 ? html`<p class="key quiet mono">${key}</p>` : null}<${OutputText} one=${cell.outputs[key]} execution=${cell.execution} isWhole=${isWhole} against=${against === undefined ? undefined : against?.[key] ?? null} />`) : cell.error || cell.status !== "succeeded" ? null : html`<p class="quiet">${words.noOutput}</p>`}`;
 }

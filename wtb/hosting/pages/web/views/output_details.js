@@ -3,11 +3,12 @@ import { segment } from "../lib/api.js";
 import { html, useEffect, useLayoutEffect, useRef } from "../lib/html.js";
 import { outputWords as words } from "../lib/output_words.js";
 import { isEmbedded, Link } from "../lib/router.js";
+import { CellComments } from "./cell_comments.js";
 import { CaseCell, OutputCell } from "./output_cell.js";
 import { comparedWith } from "./outputs_table.js";
 
-/** @param {any} props those of the table, and onClose */
-export function OutputDetails({ pages, version, about, titles, metric, against, at, onMove, onKey, onClose }) {
+/** @param {any} props those of the table, isWriting and onWriting of a comment, and onClose */
+export function OutputDetails({ sweep, isWriting, onWriting, pages, version, about, titles, metric, against, at, onMove, onKey, onClose }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [index, column] = at;
   const loaded = pages.at(index, column);
@@ -23,7 +24,7 @@ export function OutputDetails({ pages, version, about, titles, metric, against, 
   }, [pages, version === 0, index, column]);
   /** @param {KeyboardEvent} event */
   function key(event) {
-    if (event.metaKey || event.ctrlKey || event.altKey) return;
+    if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof HTMLTextAreaElement)) return;
     const moves = /** @type {Record<string, [number, number]>} */ ({ j: [1, 0], k: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] });
     if (event.key in moves) move(...moves[event.key]);
     else if (!onKey(event.key)) return;
@@ -41,6 +42,7 @@ export function OutputDetails({ pages, version, about, titles, metric, against, 
     ${loaded
       ? html`<div class="details-parts" key=${`${index}.${column}`}><section><h2>${words.input}</h2><${CaseCell} found=${loaded.found} repeats=${about.repeats} isWhole /></section>
         <section><h2 class="name">${titles[column]}</h2><${OutputCell} cell=${loaded.cell} keys=${about.keys} metrics=${about.metrics} metric=${metric} against=${other?.values} isWhole />
+        ${loaded.cell ? html`<${CellComments} key=${`${index}.${column}`} sweep=${sweep} found=${loaded.found} cell=${loaded.cell} isWriting=${isWriting} onWriting=${onWriting} onChange=${(/** @type {any[]} */ comments) => pages.setComments(index, column, comments)} />` : null}
         ${execution ? html`<p><${Link} to=${`/executions/${segment(execution)}`}>${words.execution}<//>${beside ? html` · <${Link} to=${`/executions/${segment(execution)}/diff/${segment(beside)}`}>${words.compare(titles[titles.findIndex((/** @type {string} */ _, /** @type {number} */ place) => pages.at(index, place)?.cell?.execution === beside)])}<//>` : null}</p>` : null}</section></div>`
       : html`<p class="quiet">${words.loading}</p>`}
   </dialog>`;

@@ -6,7 +6,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { fromServer, OutputPages } from "../lib/output_pages.js";
 import { outputWords as words } from "../lib/output_words.js";
 import { Waiting } from "../lib/resource.js";
-import { address, addressWith, look, navigate } from "../lib/router.js";
+import { address, addressWith, isEmbedded, look, navigate } from "../lib/router.js";
 import { OutputDetails } from "./output_details.js";
 import { OutputFilters } from "./output_filters.js";
 import { OutputsTable } from "./outputs_table.js";
@@ -58,11 +58,11 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     return () => pages.end();
   }, [pages]);
   const first = pages.pages.values().next().value;
-  if (first) about.current = first;
-  const shown = about.current;
+  if (first && about.current?.of !== pages) about.current = { of: pages, document: first };
+  const shown = about.current?.document ?? null;
   const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
-  const names = rows.map((row) => combination(matrix.rows[row].combination, nodes.length ? nodes : undefined));
-  const titles = rows.map((row) => combination(matrix.rows[row].combination));
+  const names = useMemo(() => rows.map((row) => combination(matrix.rows[row].combination, nodes.length ? nodes : undefined)), [matrix, rows.join()]);
+  const titles = useMemo(() => rows.map((row) => combination(matrix.rows[row].combination)), [matrix, rows.join()]);
   useEffect(() => {
     if (!isOpen && focus.current) view.current?.focus();
     focus.current = isOpen;
@@ -76,17 +76,19 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     if (pressed === "c") look({ against: against === number ? null : number });
     else if (pressed === "e") look({ against: against === "expected" ? null : "expected" });
     else if (pressed === "l" && metric && may("answer")) navigate(`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`);
+    else if (pressed === "m" && !isEmbedded && may("answer")) look({ open: "comment" });
     else return false;
     return true;
   }
   const problem = pages.problem;
-  return html`<${OutputFilters} about=${shown} matrix=${matrix} rows=${rows} nodes=${nodes} names=${names} filters=${filters} against=${against} total=${pages.total} />
+  const bars = useMemo(() => html`<${OutputFilters} about=${shown} matrix=${matrix} rows=${rows} nodes=${nodes} names=${names} filters=${filters} against=${against} total=${pages.total} />`, [shown, matrix, key, against, pages.total]); // not made anew whenever a page of outputs arrives
+  return html`${bars}
     ${problem ? (problem instanceof Problem ? html`<p class="bad" role="alert">${problem.message}</p>` : html`<${Waiting} resource=${{ error: problem, reload: () => pages.fill() }} />`) : null}
     ${shown === null ? (problem ? null : html`<${Waiting} resource=${{}} />`) : pages.total === 0
       ? html`<p class="notice" role="status">${words.none} <button onClick=${() => look({ failed: null, differ: null, tag: null, text: null, only: null, at: null })}>${words.clear}</button></p>`
       : html`<${OutputsTable} view=${view} pages=${pages} version=${version} names=${names} titles=${titles} about=${shown} metric=${metric} against=${against} at=${at} onMove=${move} onOpen=${() => look({ open: "1" })} onKey=${onKey} />
         <p class="quiet" id="outputs-hint"><span class="seen-only-by-readers">${words.hint}</span><span aria-hidden="true">${words.short}</span></p>`}
-    ${shown && isOpen ? html`<${OutputDetails} sweep=${sweep} pages=${pages} version=${version} about=${shown} titles=${titles} metric=${metric} against=${against} at=${at} onMove=${move} onKey=${onKey} onClose=${() => look({ open: null })} />` : null}`;
+    ${shown && isOpen ? html`<${OutputDetails} sweep=${sweep} isWriting=${query.open === "comment"} onWriting=${(/** @type {boolean} */ is) => look({ open: is ? "comment" : "1" })} pages=${pages} version=${version} about=${shown} titles=${titles} metric=${metric} against=${against} at=${at} onMove=${move} onKey=${onKey} onClose=${() => look({ open: null })} />` : null}`;
 }
 
 /** Where the outputs of a sweep are seen, looked at in a way. @param {string} sweep @param {Record<string, string>} query */

@@ -1,6 +1,7 @@
 /** Outputs as a table of which only what is seen is drawn: cases are rows, combinations are columns. */
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { outputWords as words } from "../lib/output_words.js";
+import { Turns } from "../lib/turns.js";
 import { CaseCell, OutputCell } from "./output_cell.js";
 
 const HEAD = 44; // pixels
@@ -31,7 +32,8 @@ function sizes(width, columns) {
 export function OutputsTable({ view, pages, version, names, titles, about, metric, against, at, onMove, onOpen, onKey }) {
   const [room, setRoom] = useState({ width: 1000, height: 600 });
   const [seen, setSeen] = useState({ top: 0, left: 0 });
-  const drawn = useMemo(() => /** @type {Map<string, any>} */ (new Map()), [pages, against, metric]); // vnodes of cells, so that what is scrolled is not made anew
+  const drawn = useMemo(() => /** @type {Map<string, {of: any, made: any}>} */ (new Map()), [pages, against, metric]); // vnodes, so that what is scrolled is not made anew
+  const turns = useMemo(() => new Turns(), []);
   const total = pages.total ?? 0;
   const size = sizes(room.width, names.length);
   const first = Math.max(0, Math.floor(seen.top / size.row) - AHEAD);
@@ -82,18 +84,20 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
     event.preventDefault();
   }
 
+  /** What has been made of something before, else what is made of it now. @param {string} name @param {any} of @param {() => any} make */
+  function once(name, of, make) {
+    const known = drawn.get(name);
+    if (known?.of === of) return known.made;
+    const made = html`<${Later} key=${name} turns=${turns} make=${make} />`;
+    drawn.set(name, { of, made });
+    return made;
+  }
   /** @param {number} index @param {number} column */
   function cell(index, column) {
     const loaded = pages.at(index, column);
-    if (!loaded) return null;
-    const name = `${index}.${column}`;
-    const known = drawn.get(name);
-    if (known) return known;
-    const other = comparedWith(pages, against, index, column, about);
-    if (other === null) return null; // it comes with another page
-    const made = html`<${OutputCell} cell=${loaded.cell} keys=${about.keys} metrics=${about.metrics} metric=${metric} against=${other.values} />`;
-    drawn.set(name, made);
-    return made;
+    const other = loaded && comparedWith(pages, against, index, column, about);
+    if (!other) return null; // it comes with another page
+    return once(`${index}.${column}`, loaded.cell, () => html`<${OutputCell} cell=${loaded.cell} keys=${about.keys} metrics=${about.metrics} metric=${metric} against=${other.values} />`);
   }
   const rows = [];
   for (let index = first; index <= last; index++) {
@@ -105,7 +109,7 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
         style=${`left:${size.left + column * size.column}px;width:${size.column}px`} onClick=${() => onMove(index, column)} onDblClick=${onOpen}>${cell(index, column) ?? html`<span class="quiet">${words.loading}</span>`}</div>`);
     }
     rows.push(html`<div key=${index} role="row" aria-rowindex=${index + 2} class="line" style=${`top:${HEAD + index * size.row}px;height:${size.row}px;width:${size.left + names.length * size.column}px`}>
-      <div role="rowheader" class="case" style=${`width:${size.left}px`}>${loaded ? html`<${CaseCell} found=${loaded.found} repeats=${about.repeats} />` : html`<span class="quiet">${words.loading}</span>`}</div>${columns}</div>`);
+      <div role="rowheader" class="case" style=${`width:${size.left}px`}>${loaded ? once(`${index}`, loaded.found.case, () => html`<${CaseCell} found=${loaded.found} repeats=${about.repeats} />`) : html`<span class="quiet">${words.loading}</span>`}</div>${columns}</div>`);
   }
   const heads = [];
   for (let column = from; column <= to; column++) heads.push(html`<div key=${column} role="columnheader" aria-colindex=${column + 2} class=${`head-cell ${String(pages.rows[column]) === against ? "reference" : ""}`} title=${titles[column]} style=${`left:${size.left + column * size.column}px;width:${size.column}px`}>${names[column]}</div>`);
@@ -114,6 +118,16 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
       <div class="heads" role="row" aria-rowindex="1" style=${`width:${size.left + names.length * size.column}px;height:${HEAD}px`}><div role="columnheader" class="corner" style=${`width:${size.left}px`}>${words.input}</div>${heads}</div>
       ${rows}
     </div></div>`;
+}
+
+/** Something that is drawn as soon as there is time between two frames. @param {{turns: Turns, make: () => any}} props */
+function Later({ turns, make }) {
+  const [, setTurn] = useState(0);
+  const drawn = useRef(/** @type {{by: () => any, made: any} | null} */ (null));
+  if (drawn.current?.by !== make && turns.hasTime) drawn.current = { by: make, made: make() };
+  const isLate = drawn.current?.by !== make;
+  useLayoutEffect(() => (isLate ? turns.wait(() => setTurn((before) => before + 1)) : undefined));
+  return drawn.current?.made ?? html`<span class="quiet">${words.loading}</span>`;
 }
 
 /**

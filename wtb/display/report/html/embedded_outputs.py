@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from wtb.core.documents.results.outputs import MOST_CASES, MOST_ROWS
 from wtb.display.json_text import as_json
+from wtb.display.report.html.bundle import WEB, bundle
 from wtb.display.report.html.page import ScriptedPart
-from wtb.hosting.pages.bundle import WEB, bundle
-from wtb.operations.outputs.side_by_side import MOST_CASES, MOST_ROWS
 
 if TYPE_CHECKING:
     from wtb.core.documents.report import EvidenceDocument

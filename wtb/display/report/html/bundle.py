@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from posixpath import normpath
 
-WEB = Path(__file__).parent / "web"
+WEB = Path(__file__).parents[3] / "hosting" / "pages" / "web"  # files, which lie with what serves them
 _FROM = r'\s*from\s*"(?P<path>[^"]+)";?\n?'
 _IMPORT = re.compile(
     r"^import\s*(?:\*\s*as\s+(?P<all>\w+)|(?P<default>\w+)|\{(?P<names>[^}]*)\})" + _FROM, re.MULTILINE

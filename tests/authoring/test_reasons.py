@@ -1,0 +1,116 @@
+"""Reasons for scores: what evaluators return, and what built-in ones say of a score that is not the best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from wtb import Score
+from wtb.authoring.evaluation.declarations import make_evaluator
+from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator, evaluate, evaluator
+from wtb.core.scoring import measure
+from wtb.core.scoring.reasons import MOST_REASON
+from wtb.core.serialization.codec import encode
+from wtb.core.tree.checkpoints import Totals
+from wtb.core.values import Value
+from wtb.planning.sweep_spec import read_evaluators
+
+HERE: Any = type(
+    "Here", (), {"own_process": True, "judgements": None, "call": lambda self, fn, *args, timeout: fn(*args)}
+)()
+A = {"field": "a"}
+
+
+def scored(written: Any, found: object, expected: object = None, fn: Any = None) -> dict[str, measure.Score]:
+    (ref,) = read_evaluators([written])
+    one: Evaluator = make_evaluator(ref.name, ref.options, str, fn)
+    task = EvaluationTask("case", (), {}, encode(expected), {"a": Value.of(found)}, (), Totals())
+    return {score.metric: score for score in evaluate(task, [one], HERE)}
+
+
+@pytest.mark.parametrize(
+    ("written", "found", "expected", "reason"),
+    [
+        ({"exact_match": A}, "London", "Paris", "a is 'London'; expected 'Paris'"),
+        ({"contains": A}, "London", ["Lon", "Paris", "Rome"], "'Paris', 'Rome' is not in a"),
+        ({"contains": {**A, "text": "Paris"}}, "London", None, "'Paris' is not in a"),
+        ({"contains_any": {**A, "text": ["x", "y"]}}, "London", None, "none of 'x', 'y' is in a"),
+        ({"regex": {**A, "pattern": "^P"}}, "London", None, "the pattern '^P' is not found in a"),
+        ({"json_schema": {**A, "schema": {"type": "object"}}}, "{", None, "a is no JSON: "),
+        ({"json_schema": {**A, "schema": {"type": "object"}}}, "[1]", None, "a does not fit the schema: it is [1]"),
+        ({"numeric_close": A}, 3, 4, "a is 3; expected 4"),
+        ({"not": [{"contains": {**A, "text": "Lon"}}]}, "London", None, "contains passes, and must not"),
+        (
+            {"all_of": [{"contains": {**A, "text": "Lon"}}, {"any_of": [{"regex": {**A, "pattern": "P"}}]}]},
+            "London",
+            None,
+            "any_of: regex: the pattern 'P' is not found in a",
+        ),
+        (
+            {"weighted_mean": [{"contains": {**A, "text": "L"}}, {"contains": {**A, "text": "P"}}]},
+            "London",
+            None,
+            "contains: 'P' is not in a",
+        ),
+    ],
+)
+def test_a_built_in_evaluator_says_why_a_score_is_not_the_best(
+    written: Mapping[str, Any], found: object, expected: object, reason: str
+) -> None:
+    (score,) = scored(written, found, expected).values()
+    assert score.value is not None
+    assert score.value < 1
+    assert score.error is None
+    assert (score.reason or "").startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "written", [{"exact_match": A}, {"contains": A}, {"all_of": [{"contains": A}, {"exact_match": A}]}]
+)
+def test_the_best_score_needs_no_reason(written: Mapping[str, Any]) -> None:
+    (score,) = scored(written, "Paris", "Paris").values()
+    assert (score.value, score.reason) == (1.0, None)
+
+
+def test_long_values_are_cut_in_reasons() -> None:
+    (score,) = scored({"exact_match": A}, "x" * 10_000, "y" * 10_000).values()
+    assert len(score.reason or "") < 300
+
+
+def test_functions_return_scores_with_reasons_alone_or_by_key() -> None:
+    @evaluator(scale=(0, 1))
+    def own(case: Any, result: Any) -> Any:
+        return {"": Score(True), "tone": Score(0.5, "  rude  "), "length": 1, "long": Score(1, "x" * 9_000)}
+
+    found = scored("m:own", "x", fn=own)
+    assert {metric: score.value for metric, score in found.items()} == {
+        "own": 1,
+        "own.tone": 0.5,
+        "own.length": 1,
+        "own.long": 1,
+    }
+    assert (found["own"].reason, found["own.tone"].reason, found["own.length"].reason) == (None, "rude", None)
+    assert 4_000 < len(found["own.long"].reason or "") <= MOST_REASON
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [("good", "returned str"), (float("nan"), "must be finite"), (7, "outside the declared scale"), (None, "NoneType")],
+)
+def test_a_score_that_is_none_fails_with_or_without_a_reason(value: Any, error: str) -> None:
+    @evaluator(scale=(0, 1))
+    def own(case: Any, result: Any) -> Any:
+        return Score(value, "because")
+
+    score = scored("m:own", "x", fn=own)["own"]
+    assert score.value is None
+    assert error in (score.error or "")
+
+
+def test_a_reason_that_is_no_text_is_written_as_one() -> None:
+    def own(case: Any, result: Any) -> Any:
+        return Score(1, {"why": "x"})  # type: ignore[arg-type]
+
+    assert scored("m:own", "x", fn=own)["own"].reason == "{'why': 'x'}"
