@@ -122,6 +122,7 @@ def draw_labels(
         asking.probability,
         tuple(items),
         done,
+        not asking.rubric and asking.ends in (None, (0, 1)) and evidence.is_binary(context.database, asking.sweep.id, asking.metric),
     )
 
 

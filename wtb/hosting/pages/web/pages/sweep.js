@@ -1,5 +1,6 @@
 /** One sweep: the answer first, then what it rests on. While it runs, it is kept up to date by its events. */
-import { get, may, Problem, segment } from "../lib/api.js";
+import { Refused } from "../lib/action.js";
+import { get, may, segment } from "../lib/api.js";
 import { getColumns, withOutcomes } from "../lib/columns.js";
 import { between, combination, duration, usd } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
@@ -118,7 +119,7 @@ function BaselineChoice({ matrix, nodes }) {
 /** The table of rows, if anything is scored, and every cell. @param {any} props */
 function Figures({ sweep, matrix, columns, metric }) {
   const { sort = metric ? "evidence" : "number", differ = "", good = "", row, case: cell } = address.value.query;
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(/** @type {unknown} */ (""));
   const [isChoosing, setChoosing] = useState(false);
   const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
   const group = nodes.find((node) => sort === `node:${node}`) ?? null;
@@ -155,7 +156,7 @@ function Figures({ sweep, matrix, columns, metric }) {
     ${columns.data
       ? html`<div class="bar"><label><input type="checkbox" checked=${isChoosing} onChange=${(/** @type {any} */ event) => setChoosing(event.target.checked)} />${words.matrix.choose}</label></div>
           ${mark ? html`<p class="notice" role="status">${words.matrix.compareWith(`${shown.cases[mark.column]} · ${combination(shown.combinations[mark.row])}`)} <button onClick=${() => look(UNMARKED)}>${words.matrix.drop}</button></p>` : null}
-          ${problem ? html`<p class="bad" role="alert">${problem}</p>` : null}
+          <${Refused} problem=${problem} />
           <${HeatMap} columns=${shown} order=${seen} group=${group} scale=${ends(measure, columns.data)} mark=${mark} onMark=${markCell}
           onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => (isChoosing ? markCell(row, column) : openCell(row, column))} />
           ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
@@ -263,9 +264,9 @@ function failedRows({ causes }) {
   return rows.slice(0, 64).join("-") || "all";
 }
 
-/** Show why something cannot be done, or nothing. @param {(problem: string) => void} show @param {Promise<string>} doing */
+/** Show why something cannot be done, or nothing. @param {(problem: unknown) => void} show @param {Promise<string>} doing */
 async function told(show, doing) {
-  show(await doing.catch((error) => (error instanceof Problem ? error.message : words.offline)));
+  show(await doing.catch((error) => error));
 }
 
 /**

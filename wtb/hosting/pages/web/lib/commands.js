@@ -1,0 +1,44 @@
+/** Commands that texts of the server name, as what a browser has for them: a page, or a button of one. */
+import { html } from "./html.js";
+import { Link } from "./router.js";
+import { words } from "./words.js";
+
+const COMMAND = /`wtb ([a-z][^`]*)`/g;
+
+/** Of commands that have a page of their own, its address. */
+const PAGES = /** @type {Record<string, string>} */ ({
+  list: "/", approvals: "/inbox", costs: "/costs", submit: "/submit", "workflow list": "/submit",
+  "schedule list": "/schedules", "session list": "/sessions", "session create": "/sessions", "session change": "/sessions", "budget list": "/costs",
+  "token list": "/access", "token create": "/access", "user list": "/access", "team list": "/access", "access list": "/access",
+});
+
+/** What a browser has for a command: words, and an address if it has a page of its own; null if a terminal alone has it. @param {string} command without `wtb` @returns {{text: string, to?: string} | null} */
+function inBrowser(command) {
+  const [first, second = ""] = command.split(" ");
+  const known = /** @type {Record<string, string>} */ (words.commands);
+  const verb = [`${first} ${second}`, first].find((one) => one in known);
+  return verb === undefined ? null : { text: known[verb], to: PAGES[verb] };
+}
+
+/**
+ * A text of the server, in which a command is a link to the page that does the same, or is called as its button; commands
+ * that no page has stay commands.
+ * @param {{text: string}} props
+ */
+export function Told({ text }) {
+  const parts = [];
+  let at = 0;
+  for (const match of text.matchAll(COMMAND)) {
+    parts.push(text.slice(at, match.index));
+    const found = inBrowser(match[1]);
+    parts.push(!found ? html`<code>wtb ${match[1]}</code>` : found.to ? html`<${Link} to=${found.to}>${found.text}<//>` : found.text);
+    at = match.index + match[0].length;
+  }
+  parts.push(text.slice(at));
+  return html`${parts}`;
+}
+
+/** A text that begins as a sentence does. @param {string} text */
+export function sentence(text) {
+  return /^[a-z]+[ ,]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
+}
