@@ -13,6 +13,7 @@ import { Causes } from "../views/causes.js";
 import { CellRepeats, repeatsOf } from "../views/cell_repeats.js";
 import { Effects, Pairs } from "../views/effects.js";
 import { Decision, Notes } from "../views/decision.js";
+import { Empty } from "../views/empty.js";
 import { Extension } from "../views/extension.js";
 import { differing, HeatMap } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
@@ -88,7 +89,7 @@ function Tab({ tab, sweep, figures, columns, metric, status }) {
     if (!report.data) return html`<${Waiting} resource=${report} />`;
     if (tab === "run") return html`<${WhatWasRun} provenance=${report.data.provenance} />`;
     if (tab === "tree") return html`<${SharingTree} tree=${report.data.tree} matrix=${report.data.matrix} />`;
-    if (!metric) return html`<p class="quiet">${words.sweep.noScores}</p>`;
+    if (!metric) return html`<${NoScores} />`;
     return html`<div class="bar"><${MetricChoice} matrix=${report.data.matrix} metric=${metric} /></div>
       <${Effects} found=${report.data.attribution[metric]} />
       <${Pairs} found=${report.data.pairs[metric]} matrix=${report.data.matrix} better=${report.data.matrix.metrics[metric].better} />`;
@@ -96,6 +97,11 @@ function Tab({ tab, sweep, figures, columns, metric, status }) {
   if (!figures.data) return html`<${Waiting} resource=${figures} />`;
   if (tab === "outputs") return html`<${Outputs} sweep=${sweep} matrix=${figures.data.matrix} metric=${metric} order=${orderOf(figures.data.matrix, metric, metric ? "evidence" : "number", null)} />`;
   return html`<${Figures} sweep=${sweep} matrix=${figures.data.matrix} columns=${columns} metric=${metric} />`;
+}
+
+/** Of a sweep that scores nothing: what there is to read instead. */
+function NoScores() {
+  return html`<${Empty} text=${words.sweep.noScores} help="evaluators"><${Link} class="button" to=${outputsHere({})}>${words.sweep.toOutputs}<//><//>`;
 }
 
 /** @param {{matrix: any, metric: string}} props */
@@ -140,7 +146,7 @@ function Figures({ sweep, matrix, columns, metric }) {
   const mark = shown ? markIn(shown) : null;
   const markCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, compareWith(sweep, shown, mark, number, column));
   const openCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, open(sweep, shown, number, column));
-  return html`${metric ? null : html`<p class="quiet">${words.sweep.noScores}</p>`}
+  return html`${metric ? null : html`<${NoScores} />`}
     <div class="bar">
       ${metric ? html`<${MetricChoice} matrix=${matrix} metric=${metric} />` : null}
       <label>${words.sweep.sort}
@@ -162,7 +168,7 @@ function Figures({ sweep, matrix, columns, metric }) {
           ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
       : html`<${Waiting} resource=${columns} />`}</div>${metric ? html`<div>
     <h2>${words.sweep.tabs.matrix}</h2>
-    ${good && !order.length ? html`<p class="quiet">${words.sweep.noneGoodEnough}</p>` : null}
+    ${good && !order.length ? html`<${Empty} text=${words.sweep.noneGoodEnough} help="statistics"><button onClick=${() => look({ good: null })}>${words.sweep.showAllRows}</button><//>` : null}
     ${table}
     <${StopRow} matrix=${matrix} nodes=${nodes} />
     <p class="quiet">${words.sweep.legend}${margin === undefined ? "" : ` ${words.sweep.withinLegend(margin)}`}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null} <${Link} to=${outputsHere({ worst: metric })}>${outputWords.worstCase}<//></p>
