@@ -90,7 +90,9 @@ def problem_of(error: WTBError) -> Problem:
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     problems = error.problems if isinstance(error, InputError) else ()
     kind = error.kind if isinstance(error, NotFound) else None
-    return Problem(status, str(error), problems=problems, argument=error.argument, error=type(error).__name__, kind=kind)
+    return Problem(
+        status, str(error), problems=problems, argument=error.argument, error=type(error).__name__, kind=kind
+    )
 
 
 def fault() -> Problem:

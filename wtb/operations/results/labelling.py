@@ -122,7 +122,9 @@ def draw_labels(
         asking.probability,
         tuple(items),
         done,
-        not asking.rubric and asking.ends in (None, (0, 1)) and evidence.is_binary(context.database, asking.sweep.id, asking.metric),
+        not asking.rubric
+        and asking.ends in (None, (0, 1))
+        and evidence.is_binary(context.database, asking.sweep.id, asking.metric),
     )
 
 

@@ -3,7 +3,8 @@ import { html } from "./html.js";
 import { Link } from "./router.js";
 import { words } from "./words.js";
 
-const COMMAND = /`wtb ([a-z][^`]*)`/g;
+const CODE = /`(wtb )?([^`\n]+)`/g;
+const HINT = /; `wtb [^`]*`[^;]*$/;
 
 /** Of commands that have a page of their own, its address. */
 const PAGES = /** @type {Record<string, string>} */ ({
@@ -28,14 +29,19 @@ function inBrowser(command) {
 export function Told({ text }) {
   const parts = [];
   let at = 0;
-  for (const match of text.matchAll(COMMAND)) {
+  for (const match of text.matchAll(CODE)) {
     parts.push(text.slice(at, match.index));
-    const found = inBrowser(match[1]);
-    parts.push(!found ? html`<code>wtb ${match[1]}</code>` : found.to ? html`<${Link} to=${found.to}>${found.text}<//>` : found.text);
+    const found = match[1] ? inBrowser(match[2]) : null;
+    parts.push(!found ? html`<code>${match[1] ?? ""}${match[2]}</code>` : found.to ? html`<${Link} to=${found.to}>${found.text}<//>` : found.text);
     at = match.index + match[0].length;
   }
   parts.push(text.slice(at));
   return html`${parts}`;
+}
+
+/** What is not there, without the command that lists what is: a page has a link for that. @param {string} text */
+export function withoutHint(text) {
+  return text.replace(HINT, "");
 }
 
 /** A text that begins as a sentence does. @param {string} text */

@@ -1,6 +1,6 @@
 /** What went wrong, in the words of a browser: what it is, what the server found, and what to do about it. */
 import { Problem } from "./api.js";
-import { sentence, Told } from "./commands.js";
+import { sentence, Told, withoutHint } from "./commands.js";
 import { html } from "./html.js";
 import { address, Link } from "./router.js";
 import { words } from "./words.js";
@@ -30,7 +30,7 @@ export function ProblemBox({ error, retry }) {
   const kind = /** @type {404} */ (kindOf(error.status));
   return html`<div class="problem" role=${kind === /** @type {number} */ (503) ? "status" : "alert"}>
     <h2>${words.problem.titles[kind]}</h2>
-    ${error.message ? html`<p><${Told} text=${sentence(error.message)} /></p>` : null}
+    ${error.message ? html`<p><${Told} text=${sentence(error.kind ? withoutHint(error.message) : error.message)} /></p>` : null}
     <p>${words.problem.advice[kind]}</p>
     ${kind === 404 ? html`<${Instead} what=${error.kind} />` : kind === /** @type {number} */ (403) ? html`<${Link} class="button" to="/access">${words.problem.toAccess}<//>` : html`<button onClick=${retry}>${words.problem.again[/** @type {409} */ (kind)] ?? words.retry}</button>`}
   </div>`;

@@ -129,7 +129,7 @@ export const words = {
     go: (/** @type {string} */ cells) => `Submit ${cells} cells`,
     size: (/** @type {string} */ combinations, /** @type {string} */ cases, /** @type {string} */ repeats, /** @type {string} */ cells) =>
       `Combinations × cases × repeats: ${combinations} × ${cases} × ${repeats} = ${cells} cells`,
-    nodeRuns: (/** @type {string} */ executed, /** @type {string} */ unshared) => `Node runs: ${executed} in place of ${unshared}`,
+    nodeRuns: (/** @type {string} */ executed, /** @type {string} */ unshared) => `Node runs: ${executed} instead of ${unshared}`,
     atLeast: (/** @type {string} */ least) => `${least} or more`,
     most: (/** @type {string} */ most) => `It pauses before it costs more than ${most}.`,
     noPrice: "There is no limit on what it costs. wtb plan --pilot runs a few cases and tells what all of them would.",
@@ -174,7 +174,7 @@ export const words = {
     costUnknown: (/** @type {string} */ recorded) => `${recorded} recorded, the rest is unknown`,
     nodeRuns: (/** @type {number} */ executed, /** @type {number} */ unshared) =>
       unshared > executed
-        ? `${format(executed)} node runs in place of ${format(unshared)}: ${Math.round(100 * (1 - executed / unshared))}% shared`
+        ? `${format(executed)} node runs instead of ${format(unshared)}: ${Math.round(100 * (1 - executed / unshared))}% shared`
         : `${format(executed)} node ${executed === 1 ? "run" : "runs"}`,
     noFailures: "No cell failed.",
     toOutputs: "Show the outputs",
@@ -304,7 +304,7 @@ export const words = {
     shares: (/** @type {number} */ failed, /** @type {string | null} */ time, /** @type {string | null} */ cost) =>
       [failed ? `${format(failed)} failed` : "", time === null ? "" : `${time} of the time`, cost === null ? "" : `${cost} of the cost`].filter(Boolean).join(", "),
     ran: (/** @type {string} */ what, /** @type {string} */ executed, /** @type {string} */ combinations, /** @type {string} */ unshared) =>
-      executed === unshared ? `${what}: ${executed} node runs for ${combinations}` : `${what}: ${executed} node runs for ${combinations}, in place of ${unshared} without sharing`,
+      executed === unshared ? `${what}: ${executed} node runs for ${combinations}` : `${what}: ${executed} node runs for ${combinations}, instead of ${unshared} without sharing`,
     combinations: (/** @type {number} */ number) => `${format(number)} ${number === 1 ? "combination" : "combinations"}`,
   },
   graph: {

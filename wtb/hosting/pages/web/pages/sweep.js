@@ -71,6 +71,7 @@ export function SweepPage({ parts: [ref] }) {
   return html`<${Heading} status=${status.data} reload=${status.reload} />
     ${isLive && !isConnected ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
     ${figures.data?.decision ? html`<${Decision} decision=${figures.data.decision} />` : null}
+    <${Standing} status=${status.data} reload=${status.reload} />
     ${matrix?.as_of ? html`<p class="quiet">${words.sweep.asOf(matrix.as_of)}</p>` : null}
     ${matrix ? html`<${Notes} matrix=${matrix} answers=${figures.data.answers} />` : null}
     <nav class="tabs" aria-label=${sweep.name}>
@@ -244,14 +245,19 @@ function useLive(ref, isLive, resources) {
 
 /** @param {any} props */
 function Heading({ status, reload }) {
-  const { sweep, cells, cost, node_runs: runs } = status;
+  const { sweep, cells } = status;
   return html`<div class="head">
       <h1>${sweep.name}</h1><span class="quiet mono">${sweep.id}</span><${Status} status=${sweep.status} reason=${sweep.reason} />
       <span class="grow"></span>
       <${Steering} kind=${status.queue ? "queued" : "sweep"} path=${`/sweeps/${segment(sweep.id)}`} status=${sweep.status} failed=${cells.failed + cells.set_aside} reload=${reload} />
     </div>
-    ${status.next ? html`<p class="notice">${status.next.why}${status.queue ? "" : html`: <code>${status.next.command}</code>`}</p>` : null}
-    <div class="bar"><${Progress} cells=${cells} />
+    ${status.next ? html`<p class="notice">${status.next.why}${status.queue ? "" : html`: <code>${status.next.command}</code>`}</p>` : null}`;
+}
+
+/** How far a sweep is, what it took, and what can be added to it. @param {any} props */
+function Standing({ status, reload }) {
+  const { sweep, cells, cost, node_runs: runs } = status;
+  return html`<div class="bar"><${Progress} cells=${cells} />
       <span class="quiet">${words.sweep.nodeRuns(runs.executed, runs.unshared)}</span>
       ${cost.unknown?.length ? html`<span class="quiet">${words.sweep.costUnknown(usd(cost.usd))}</span>` : cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}
       <span class="quiet">${sweep.started_at ? duration(between(sweep.started_at, sweep.finished_at ?? new Date().toISOString())) : ""}</span>
