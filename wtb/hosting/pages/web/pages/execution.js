@@ -41,7 +41,7 @@ export function ExecutionPage({ parts: [ref] }) {
   const status = standing.data?.execution.status;
   useTitle(resource.data ? titleOf(resource.data.execution) : undefined);
   useEffect(() => setLive(status !== undefined && !ENDED.includes(status)), [status]);
-  if (!resource.data || !standing.data) return html`<${Waiting} resource=${resource} />`;
+  if (!resource.data || !standing.data) return html`<h1>${words.execution.title} <span class="mono">${ref}</span></h1><${Waiting} resource=${resource} />`;
   const reload = () => {
     standing.reload();
     resource.reload();

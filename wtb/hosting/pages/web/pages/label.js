@@ -65,7 +65,7 @@ function Labelling({ path, queue, drawn }) {
   const done = queue.done + given.length;
   return html`<p class="quiet" role="status">${words.label.progress(done, queue.items.length - given.length, queue.rater)}</p>
     ${queue.criteria ? html`<p>${queue.criteria}</p>` : null}
-    ${item ? html`<${Item} item=${item} /><${Ways} levels=${levels} queue=${queue} isBusy=${isBusy} onLabel=${label} key=${place} />` : html`<${Empty} text=${words.label.nothingLeft} help="judges"><${Link} class="button" to=${path}>${words.label.toSweep}<//><//>`}
+    ${item ? html`<${Item} item=${item} /><${Ways} levels=${levels} queue=${queue} isBusy=${isBusy} onLabel=${label} place=${place} />` : html`<${Empty} text=${words.label.nothingLeft} help="judges"><${Link} class="button" to=${path}>${words.label.toSweep}<//><//>`}
     <div class="bar"><button disabled=${isBusy || !given.length} onClick=${takeBack}>${words.label.back} <kbd aria-hidden="true">b</kbd></button>
       ${item ? html`<button disabled=${isBusy} onClick=${skip}>${words.label.skip} <kbd aria-hidden="true">s</kbd></button>` : null}</div>
     <${Refused} problem=${problem} />
@@ -79,17 +79,17 @@ function Item({ item }) {
     <h2>${words.label.answer}</h2><pre tabindex="0">${item.answer}</pre></section>`;
 }
 
-/** Pass and fail for scores of 0 and 1; a button for each level of a rubric; else a number. @param {{levels: string[], queue: any, isBusy: boolean, onLabel: (value: number) => void}} props */
-function Ways({ levels, queue, isBusy, onLabel }) {
+/** Pass and fail for scores of 0 and 1; a button for each level of a rubric; else a number. @param {{levels: string[], queue: any, isBusy: boolean, onLabel: (value: number) => void, place: number}} props */
+function Ways({ levels, queue, isBusy, onLabel, place }) {
   if (isBinary(queue)) {
     return html`<div class="judge" role="group" aria-label=${words.label.give}>
-      ${VERDICTS.map(({ value, look, key }) => html`<button key=${key} class=${look} disabled=${isBusy} onClick=${() => onLabel(value)}>${words.label[look]} <kbd aria-hidden="true">${key}</kbd></button>`)}
+      ${VERDICTS.map(({ value, look, key }) => html`<button key=${key} class=${look} aria-disabled=${isBusy} onClick=${() => onLabel(value)}>${words.label[look]} <kbd aria-hidden="true">${key}</kbd></button>`)}
     </div>`;
   }
   if (levels.length) {
-    return html`<ul class="levels">${levels.map((level) => html`<li key=${level}><button disabled=${isBusy} onClick=${() => onLabel(Number(level))}>${level} <kbd aria-hidden="true">${keyOf(levels, level)}</kbd></button> ${queue.rubric[level]}</li>`)}</ul>`;
+    return html`<ul class="levels">${levels.map((level) => html`<li key=${level}><button aria-disabled=${isBusy} onClick=${() => onLabel(Number(level))}>${level} <kbd aria-hidden="true">${keyOf(levels, level)}</kbd></button> ${queue.rubric[level]}</li>`)}</ul>`;
   }
-  return html`<${NumberOf} ends=${queue.ends} isBusy=${isBusy} onLabel=${onLabel} />`;
+  return html`<${NumberOf} key=${place} ends=${queue.ends} isBusy=${isBusy} onLabel=${onLabel} />`;
 }
 
 /** A number, typed or, on a scale, moved to. @param {{ends: [number, number] | null, isBusy: boolean, onLabel: (value: number) => void}} props */

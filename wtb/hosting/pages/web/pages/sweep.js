@@ -23,7 +23,7 @@ import { People } from "../views/people.js";
 import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
 import { Slices } from "../views/slices.js";
-import { Progress, Status } from "../views/status.js";
+import { Announced, Progress, Status } from "../views/status.js";
 import { Steering } from "../views/steering.js";
 import { StopRow } from "../views/stop_row.js";
 import { WhatWasRun } from "../views/what_was_run.js";
@@ -67,7 +67,7 @@ export function SweepPage({ parts: [ref] }) {
     if (sweep) document.title = `${sweep.name} · WTB`;
   }, [sweep?.name]);
 
-  if (!sweep) return html`<${Waiting} resource=${status} />`;
+  if (!sweep) return html`<h1>${ref}</h1><${Waiting} resource=${status} />`;
   return html`<${Heading} status=${status.data} reload=${status.reload} />
     ${isLive && !isConnected ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
     ${figures.data?.decision ? html`<${Decision} decision=${figures.data.decision} />` : null}
@@ -257,7 +257,10 @@ function Heading({ status, reload }) {
 /** How far a sweep is, what it took, and what can be added to it. @param {any} props */
 function Standing({ status, reload }) {
   const { sweep, cells, cost, node_runs: runs } = status;
-  return html`<div class="bar"><${Progress} cells=${cells} />
+  const isLive = !ENDED.includes(sweep.status);
+  const done = cells.total - (cells.pending + cells.running + cells.waiting);
+  return html`<${Announced} text=${words.sweep.announced(words.status[/** @type {"running"} */ (sweep.status)], done, cells.total, cells.failed)} isLive=${isLive} />
+    <div class="bar"><${Progress} cells=${cells} />
       <span class="quiet">${words.sweep.nodeRuns(runs.executed, runs.unshared)}</span>
       ${cost.unknown?.length ? html`<span class="quiet">${words.sweep.costUnknown(usd(cost.usd))}</span>` : cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}
       <span class="quiet">${sweep.started_at ? duration(between(sweep.started_at, sweep.finished_at ?? new Date().toISOString())) : ""}</span>
