@@ -529,26 +529,26 @@ def test_a_point_of_an_execution_has_a_name_a_note_and_the_edges_that_were_tried
 def test_the_memory_of_a_session_is_limited_and_freed_on_its_page(site: Site, helpdesk: Project) -> None:
     page = site.open("/sessions")
     page.get_by_role("button", name="New session").click()
-    page.get_by_label("Name:").fill("night")
+    page.get_by_label("Name:").fill("weekly")
     page.get_by_label("Memory").fill("8 apples")
     page.get_by_role("button", name="New session").click()
     page.get_by_role("alert").get_by_text("“8 apples” is no size").wait_for()
     page.get_by_label("Memory").fill("1.5 GB")
     page.get_by_role("button", name="New session").click()
-    page.get_by_role("row").filter(has_text="night").get_by_text("/ 1.5 GB").wait_for()
+    page.get_by_role("row").filter(has_text="weekly").get_by_text("/ 1.5 GB").wait_for()
     site.check_readable(page)
-    quota = helpdesk.inside("session", "show", "night", "--format", "json", check=0).json["session"]["quota"]
+    quota = helpdesk.inside("session", "show", "weekly", "--format", "json", check=0).json["session"]["quota"]
     assert quota["memory"] == 1_500_000_000
-    page.get_by_role("button", name="Change quotas night", exact=True).click()
+    page.get_by_role("button", name="Change quotas weekly", exact=True).click()
     page.get_by_label("Memory").fill("")
     page.get_by_label("US dollars").fill("20")
     page.get_by_role("button", name="Save").click()
-    page.get_by_role("row").filter(has_text="night").get_by_text("/ $20.00").wait_for()
-    quota = helpdesk.inside("session", "show", "night", "--format", "json", check=0).json["session"]["quota"]
+    page.get_by_role("row").filter(has_text="weekly").get_by_text("/ $20.00").wait_for()
+    quota = helpdesk.inside("session", "show", "weekly", "--format", "json", check=0).json["session"]["quota"]
     assert (quota["memory"], quota["usd"]) == (None, 20)
     reader = helpdesk.inside("token", "create", "onlooker", "--scope", "read", check=0).stdout.strip()
     other = site.open("/sessions?form=new", token=reader)
-    other.get_by_role("row").filter(has_text="night").wait_for()
+    other.get_by_role("row").filter(has_text="weekly").wait_for()
     assert other.get_by_role("button", name=re.compile("New session|Change quotas|Save")).count() == 0
 
 
