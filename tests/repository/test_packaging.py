@@ -64,6 +64,11 @@ def test_migrations_templates_and_schemas_come_along(names: list[str]) -> None:
     assert "wtb/py.typed" in names
 
 
+def test_the_documentation_comes_along_for_the_pages(names: list[str]) -> None:
+    manual = {f"wtb/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    assert {name for name in names if name.startswith("wtb/docs/")} == manual
+
+
 def test_jobs_install_what_the_wheel_is_called(wheel: Path) -> None:
     found = []
     for name in ("github-actions.yaml", "gitlab-ci.yml"):

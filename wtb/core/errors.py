@@ -87,7 +87,17 @@ class WorkflowError(InputError):
 
 
 class NotFound(InputError):
-    """Nothing in the database has the id or the name that was given."""
+    """Nothing in the database has the id or the name that was given.
+
+    Args:
+        *problems: What is missing, one line each.
+        argument: The name of the argument that it is about.
+        kind: What was looked for, such as `sweep`, by which a page leads to the list of them.
+    """
+
+    def __init__(self, *problems: str, argument: str | None = None, kind: str | None = None) -> None:
+        super().__init__(*problems, argument=argument)
+        self.kind = kind
 
 
 class StateError(WTBError):

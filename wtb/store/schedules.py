@@ -221,7 +221,7 @@ def find_schedule(database: Database, name: str) -> Schedule:
         near = did_you_mean(
             name, connection.scalars(sa.select(schedules.c.name).where(*in_scope(connection, schedules)).limit(1000))
         )
-    raise NotFound(f"there is no schedule {name!r}{near}; `wtb schedule list` shows all")
+    raise NotFound(f"there is no schedule {name!r}{near}; `wtb schedule list` shows all", kind="schedule")
 
 
 def all_schedules(database: Database, session: str | None = None) -> list[Schedule]:

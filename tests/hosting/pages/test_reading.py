@@ -166,7 +166,7 @@ def test_a_list_says_what_each_sweep_has_cost(site: Site, read: Project) -> None
 
 def test_workers_lead_to_flower_where_a_stack_has_it(site: Site, read: Project) -> None:
     page = site.open("/workers")
-    page.get_by_text("No worker runs.").wait_for()
+    page.get_by_text("No worker is running").wait_for()
     assert page.get_by_role("link", name="Flower").count() == 0
     flower = Flower("http://127.0.0.1:5555", "user", "not to be shown")
     write_stack(Stack(read.folder, os.getpid(), time.time(), True, "", "", flower, ()))

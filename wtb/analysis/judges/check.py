@@ -64,6 +64,7 @@ class LabelQueue:
         probability: The chance that each case had to be among those that are labelled; None where none was drawn.
         items: In the order in which they are asked.
         done: How many answers the rater has labelled already.
+        is_binary: Whether all scores are 0 or 1, so that labels are fail and pass.
     """
 
     sweep: str
@@ -76,6 +77,7 @@ class LabelQueue:
     probability: float | None
     items: tuple[LabelItem, ...]
     done: int
+    is_binary: bool = False
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import OnFailure, Scale
 from wtb.core.scoring.unknown_costs import cost_warnings
 from wtb.core.status import ENDED_SWEEPS, FINAL_CELLS
-from wtb.core.texts import listed_names
+from wtb.core.texts import listed_names, plural
 from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import margins_of
 from wtb.store.database import Database
@@ -670,7 +670,7 @@ def _warnings(database: Database, sweep: SweepRow, counts: Mapping[str, int], er
             'it with @evaluator(better="higher") or @evaluator(better="lower"), then score again with `wtb score`'
         )
     for metric, count, reason in errors:
-        sentences.append(f"{count:,} scores of {metric} failed, such as: {reason}")
+        sentences.append(f"{plural(count, 'score')} of {metric} failed, such as: {reason}")
     if changed := aggregates.drifted_tools(database, sweep):
         sentences.append(f"changed tools: servers changed {', '.join(changed)} while the sweep ran")
     for metric, found in models_of_judges(database, sweep).items():

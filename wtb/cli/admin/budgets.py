@@ -23,11 +23,11 @@ Session = Annotated[str | None, typer.Option("--session", metavar="NAME", help="
 Token = Annotated[
     str | None, typer.Option("--token", metavar="NAME", help="Of this token: of what is submitted with it.")
 ]
-Usd = Annotated[str | None, typer.Option("--usd", metavar="AMOUNT", help="Most US dollars in all; none: no limit.")]
-Tokens = Annotated[str | None, typer.Option("--tokens", metavar="N", help="Most tokens in all; none: no limit.")]
+Usd = Annotated[str | None, typer.Option("--usd", metavar="AMOUNT", help="Limit on US dollars in all; none: no limit.")]
+Tokens = Annotated[str | None, typer.Option("--tokens", metavar="N", help="Limit on tokens in all; none: no limit.")]
 NodeRuns = Annotated[
     str | None,
-    typer.Option("--node-runs", metavar="N", help="Most node runs in all, not of a session; none: no limit."),
+    typer.Option("--node-runs", metavar="N", help="Limit on node runs in all, not of a session; none: no limit."),
 ]
 
 

@@ -24,20 +24,16 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
 Disk = Annotated[
-    str | None, typer.Option("--disk", metavar="SIZE", help="Most bytes of its files, such as 10GB; none: no limit.")
+    str | None, typer.Option("--disk", metavar="SIZE", help="Limit on its files, such as 10GB; none: no limit.")
 ]
 Concurrency = Annotated[
-    str | None, typer.Option("--concurrency", metavar="N", help="Most node runs at a time; none: no limit.")
+    str | None, typer.Option("--concurrency", metavar="N", help="Limit on node runs at a time; none: no limit.")
 ]
-Usd = Annotated[
-    str | None, typer.Option("--usd", metavar="AMOUNT", help="Most US dollars that it may spend; none: no limit.")
-]
-Tokens = Annotated[
-    str | None, typer.Option("--tokens", metavar="N", help="Most tokens that it may spend; none: no limit.")
-]
+Usd = Annotated[str | None, typer.Option("--usd", metavar="AMOUNT", help="Limit on US dollars in all; none: no limit.")]
+Tokens = Annotated[str | None, typer.Option("--tokens", metavar="N", help="Limit on tokens in all; none: no limit.")]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", metavar="SIZE", help="Most memory of its node processes, such as 4GB; none: no limit."),
+    typer.Option("--memory", metavar="SIZE", help="Limit on memory of node processes, such as 4GB; none: no limit."),
 ]
 Owner = Annotated[
     str | None, typer.Option("--owner", metavar="TEXT", help="Who is responsible for it: a user, a team, an address.")

@@ -34,7 +34,7 @@ def create(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", metavar="AMOUNT", help="Most that what is submitted with it spends, such as 20usd."),
+        typer.Option("--budget", metavar="AMOUNT", help="Limit on what sweeps submitted with it spend, such as 20usd."),
     ] = None,
     expires_s: Annotated[
         str | None,
@@ -68,7 +68,7 @@ def create(
         put_json(made)
         return
     put(made["token"])
-    say(f"token {name}: {text.scopes(made)}; it is shown this once")
+    say(f"token {name}: {text.scopes(made)}; copy it now, because it is not shown again")
 
 
 def list_(db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NotRequired, get_args
 
 from typing_extensions import TypedDict
 
@@ -27,6 +27,24 @@ class AfterNode(TypedDict):
 
 
 ApprovalMode = Literal["none", "manual", "before", "on_error"] | AfterNode
+
+
+class TriedEdge(TypedDict):
+    """An edge of a decision: to which node, its condition or key of a branch, and whether the execution took it."""
+
+    to: str
+    when: str | None
+    taken: bool
+
+
+class DecisionDocument(TypedDict):
+    """Why an execution went from a node where it went, and the edges that were tried; of a branch all of its edges."""
+
+    node: str
+    to: str
+    key: str | None
+    why: str
+    tried: NotRequired[list[TriedEdge]]  # of executions that older versions ran: nothing
 
 
 class CellCounts(TypedDict):

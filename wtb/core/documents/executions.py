@@ -6,7 +6,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import ApprovalMode, CellStatus, Combination, Liveness
+from wtb.core.documents.common import ApprovalMode, CellStatus, Combination, DecisionDocument, Liveness
 from wtb.core.documents.results.outputs import CellComment
 from wtb.core.documents.sweeps import SweepName, SweepOfExecution
 
@@ -146,9 +146,15 @@ class InvocationDocument(TypedDict):
 
 
 class ShownStep(PathStep):
-    """A node run with what it wrote and its attempts; calls are there with `--calls`."""
+    """A node run with what it wrote and its attempts; calls are there with `--calls`.
+
+    decisions: why the execution went on from it where it went. name, note: those of the checkpoint that it wrote.
+    """
 
     writes: dict[str, Any]
+    decisions: NotRequired[list[DecisionDocument]]
+    name: NotRequired[str]
+    note: NotRequired[str]
     tried: list[AttemptDocument]
     calls: NotRequired[list[CallDocument]]
     invocations: NotRequired[list[InvocationDocument]]

@@ -6,18 +6,9 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import Combination
+from wtb.core.documents.common import Combination, DecisionDocument
 from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading, LeftLine, NodeRunDocument, TotalsDocument
 from wtb.core.documents.sweeps import SweepName, SweepReason
-
-
-class DecisionDocument(TypedDict):
-    """Why an execution went from a node where it went."""
-
-    node: str
-    to: str
-    key: str | None
-    why: str
 
 
 class CheckpointDocument(TypedDict):

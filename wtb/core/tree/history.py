@@ -13,6 +13,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Writer, shown
 
 if TYPE_CHECKING:
+    from wtb.core.documents.common import DecisionDocument
     from wtb.core.documents.executions import NodeRunDocument, TaskDocument, TotalsDocument
     from wtb.core.documents.lineage import (
         BoundaryDocument,
@@ -65,12 +66,23 @@ class TaskOfNode(Protocol):
 
 
 class Decision(NamedTuple):
-    """Why an execution went from a node where it went."""
+    """Why an execution went from a node where it went.
+
+    tried: (to, condition or key, whether it was taken) of each edge that was tried; None of older versions.
+    """
 
     node: str
     to: str
     key: str | None
     why: str
+    tried: Sequence[tuple[str, str | None, bool]] | None = None
+
+    def document(self) -> DecisionDocument:
+        """Return it as plain JSON."""
+        document: DecisionDocument = {"node": self.node, "to": self.to, "key": self.key, "why": self.why}
+        if self.tried is not None:
+            document["tried"] = [{"to": to, "when": when, "taken": is_taken} for to, when, is_taken in self.tried]
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,10 +490,7 @@ class ExecutionHistory:
             "made": None if made is None else dict(made),
             "writers": self.writers_of(checkpoint),
             "next": list(checkpoint.position.next),
-            "decisions": [
-                {"node": one.node, "to": one.to, "key": one.key, "why": one.why}
-                for one in self.decisions.get(checkpoint.id, ())
-            ],
+            "decisions": [one.document() for one in self.decisions.get(checkpoint.id, ())],
             "totals": totals_document(checkpoint),
         }
         if checkpoint.id in self.notes:

@@ -174,7 +174,7 @@ def _settled(document: MatrixDocument, metric: str) -> str:
     else:
         real, half = f"If the leads are real ({size} here)", "half as large"
     if best["cases_needed"] is None:
-        return f" {real}, settling it takes more cases than can be run."
+        return f" {real}, showing it takes more cases than can be run."
     cases, cases_if_half = best["cases_needed"]
     more = "more than can be run" if cases_if_half is None else f"{rounded_up(cases_if_half):,}"
     return f" {real}, about {rounded_up(cases or 0):,} cases settle it (80%); if {half}, {more}."

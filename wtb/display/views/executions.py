@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
-from wtb.core.errors import InputError
+from wtb.core.errors import InputError, NotFound
 from wtb.core.failures import Failure
 from wtb.core.serialization.plain_json import iso, readable
 from wtb.core.tree.checkpoints import Checkpoint, shown
@@ -22,6 +22,7 @@ from wtb.store.rows.sweeps import SweepRow
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from wtb.core.documents.common import DecisionDocument
     from wtb.core.documents.executions import (
         AttemptDocument,
         CallDocument,
@@ -40,6 +41,14 @@ if TYPE_CHECKING:
     from wtb.core.documents.lineage import HistoryDocument
     from wtb.core.documents.sweeps import SweepOfExecution
     from wtb.core.documents.workflows.graphs import WorkflowDocument
+
+
+class _EndOfStep(TypedDict, total=False):
+    """What is known of the checkpoint that a step wrote: part of `ShownStep`."""
+
+    decisions: list[DecisionDocument]
+    name: str
+    note: str
 
 
 @dataclass(frozen=True)
@@ -111,10 +120,10 @@ def trace_of(database: Database, ref: str) -> Trace:
             checkpoint, sweep_id = details.find_checkpoint(database, ref)
         except InputError as no_checkpoint:
             several = [text for one in (no_execution, no_checkpoint) for text in one.problems if "several" in text]
-            nothing = (
-                f"there is no execution or checkpoint {ref!r}; `wtb show SWEEP --cells` lists a sweep's executions"
-            )
-            raise InputError(*(several or [nothing])) from None
+            if several:
+                raise InputError(*several) from None
+            text = f"there is no execution or checkpoint {ref!r}; `wtb show SWEEP --cells` lists a sweep's executions"
+            raise NotFound(text, kind="execution") from None
     sweep = queries.find_sweep(database, sweep_id)
     about: CheckpointHeading = {
         "id": checkpoint.id,
@@ -179,10 +188,13 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
         )
     wrote = {run.id: shown(run.writes) for run in runs}
     stored = queries.load_values(database, {key for writes in wrote.values() for key in writes.values()})
+    reasons = histories.with_reasons(database, row.sweep_id, own_trace.history)
+    reasons = histories.with_notes(database, row.sweep_id, reasons)
     made: list[ShownStep] = [
         {
             **cast("ShownStep", step),
             "writes": {key: readable(stored[value].data) for key, value in wrote[step["node_run"]].items()},
+            **_end_of_step(reasons, step),
             "tried": tried.get(step["node_run"], []),
         }
         for step in path(own_trace)
@@ -200,6 +212,21 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
         "state": state(database, own_trace.head),
         "graph": _outline(queries.workflow_graph(database, queries.find_sweep(database, row.sweep_id).workflow_id)),
     }
+
+
+def _end_of_step(history: ExecutionHistory, step: PathStep) -> _EndOfStep:
+    """Return why an execution went on from a step where it went, and what people called the checkpoint."""
+    checkpoint = history.get(step.get("checkpoint", ""))
+    if checkpoint is None:
+        return {}
+    end: _EndOfStep = {}
+    if own := [one.document() for one in history.decisions.get(checkpoint.id, ()) if one.node == step["node"]]:
+        end["decisions"] = own
+    if checkpoint.name is not None:
+        end["name"] = checkpoint.name
+    if checkpoint.id in history.notes:
+        end["note"] = history.notes[checkpoint.id]
+    return end
 
 
 def _outline(graph: WorkflowDocument) -> GraphOutline:

@@ -27,7 +27,7 @@ _STATUSES: Sequence[tuple[type[WTBError], HTTPStatus]] = (
 
 
 class ProblemDocument(TypedDict):
-    """Problem details, as RFC 9457 has them; problems and argument are ours."""
+    """Problem details, as RFC 9457 has them; problems, argument, error and kind are ours."""
 
     type: str
     title: str
@@ -36,6 +36,7 @@ class ProblemDocument(TypedDict):
     problems: NotRequired[list[str]]
     argument: NotRequired[str]
     error: NotRequired[str]
+    kind: NotRequired[str]  # of what is not there, such as `sweep`
 
 
 # As OpenAPI describes it.
@@ -58,6 +59,7 @@ class Problem(JSONResponse):
         problems: Sequence[str] = (),
         argument: str | None = None,
         error: str | None = None,
+        kind: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         """Say it.
@@ -68,6 +70,7 @@ class Problem(JSONResponse):
             problems: The same, one by one, where there are several.
             argument: The argument that it is about.
             error: The name of the class of the error, by which `wtb.client` raises it again.
+            kind: Of what is not there, such as `sweep`.
             headers: Further headers of the response.
         """
         content: ProblemDocument = {"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}
@@ -77,6 +80,8 @@ class Problem(JSONResponse):
             content["argument"] = argument
         if error is not None:
             content["error"] = error
+        if kind is not None:
+            content["kind"] = kind
         super().__init__(content, status, headers)
 
 
@@ -84,7 +89,10 @@ def problem_of(error: WTBError) -> Problem:
     """Return the response for an error that WTB raised deliberately."""
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     problems = error.problems if isinstance(error, InputError) else ()
-    return Problem(status, str(error), problems=problems, argument=error.argument, error=type(error).__name__)
+    kind = error.kind if isinstance(error, NotFound) else None
+    return Problem(
+        status, str(error), problems=problems, argument=error.argument, error=type(error).__name__, kind=kind
+    )
 
 
 def fault() -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from http import HTTPStatus
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
@@ -54,11 +55,27 @@ def page_routes() -> list[Route]:
 
     pages = ("/", "/submit", "/sweeps/{ref}", "/sweeps/{ref}/compare", "/sweeps/{ref}/label", "/executions/{ref}")
     pairs = ("/executions/{a}/diff/{b}", "/compare/{before}/{after}")
-    lists = ("/inbox", "/schedules", "/workers", "/costs", "/access")
+    lists = ("/inbox", "/schedules", "/workers", "/costs", "/access", "/sessions", "/help/{name}")
+    manual = {path.stem: path for path in _manual_folder().glob("*.md")}
+
+    def manual_page(request: Request) -> Response:
+        found = manual.get(request.path_params["name"])
+        if found is None:
+            return Response("there is no such page", HTTPStatus.NOT_FOUND, HEADERS, "text/plain")
+        return FileResponse(found, headers={**HEADERS, "Cache-Control": "no-cache"}, media_type="text/markdown")
+
     return [
+        Route("/help/{name}.md", manual_page, methods=["GET"]),
         Route(f"{STATIC}/{{version}}/{{path:path}}", file, methods=["GET"]),
         *(Route(path, page, methods=["GET"]) for path in (*pages, *pairs, *lists)),
     ]
+
+
+def _manual_folder() -> Path:
+    """Return the folder of the documentation: within an installation, or beside the packages of a checkout."""
+    package = WEB.parents[2]
+    installed = package / "docs"
+    return installed if installed.is_dir() else package.parent / "docs"
 
 
 def document(status: HTTPStatus = HTTPStatus.OK) -> Response:

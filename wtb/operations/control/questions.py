@@ -85,7 +85,8 @@ def _whose(database: Database, ref: str) -> dict[str, str]:
     try:
         target = find(database, ref)
     except InputError as error:
-        raise NotFound(f"there is no question {ref!r} either; `wtb approvals` lists them", *error.problems) from None
+        text = f"there is no question {ref!r} either; `wtb approvals` lists them"
+        raise NotFound(text, *error.problems, kind="question") from None
     return {f"{target.kind}_id": target.id}
 
 

@@ -63,7 +63,9 @@ def show_published(context: Context, name: str) -> PublishedWorkflowDocument:
     if row is None:
         near = did_you_mean(name, [row.name for row in workflows])
         raise NotFound(
-            f"no worker publishes a workflow {name!r}{near}; `wtb workflow list --published` shows all", argument="name"
+            f"no worker publishes a workflow {name!r}{near}; `wtb workflow list --published` shows all",
+            argument="name",
+            kind="workflow",
         )
     description = None if row.description is None else orjson.loads(row.description)
     return {**_document(row), "description": description}

@@ -122,6 +122,7 @@ def draw_labels(
         asking.probability,
         tuple(items),
         done,
+        asking.is_binary,
     )
 
 
@@ -306,6 +307,12 @@ class _Asking:
         among = None if self._wanted is None else {case for _, case, _ in self._wanted}
         self.drawn = order[: self.count] if among is None else [one for one in order if one in among]
         self.probability = None if self.again else len(self.drawn) / max(len(self.numbers), 1)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether answers pass or fail, as far as scores show it."""
+        is_scale = not self.levels and self.ends in (None, (0, 1))
+        return is_scale and evidence.is_binary(self._database, self.sweep.id, self.metric)
 
     def is_wanted(self, places: set[_Place]) -> bool:
         """Whether a draw, or a disagreement, asks for an answer."""

@@ -31,6 +31,7 @@ from wtb.core.providers.faults import is_waiting
 from wtb.core.serialization.plain_json import iso
 from wtb.core.serialization.user_modules import without_user_code
 from wtb.core.telemetry.log_ids import log_ids
+from wtb.core.texts import plural
 from wtb.display.matrix.gates import gate_text
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.sweep_run import SweepRun, take_over
@@ -229,7 +230,7 @@ def _judged(database: Database, fire: Fire, sweep: SweepRow) -> Judgement:
         return Judgement("failed", [*wrong, str(error)])
     if before is None:
         errors = aggregates.score_errors(database, sweep.id, lost=False)
-        wrong += [f"{count:,} scores of {metric} failed, such as: {reason}" for metric, count, reason in errors]
+        wrong += [f"{plural(count, 'score')} of {metric} failed, such as: {reason}" for metric, count, reason in errors]
         why = ["it has no baseline" if fire.baseline is None else "no fire before it ended well, to compare it with"]
         return Judgement("failed", wrong) if wrong else Judgement("cannot tell", why)
     compared = _compared(database, fire, before, sweep)

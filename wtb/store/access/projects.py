@@ -104,7 +104,8 @@ def check_project(connection: sa.Connection, name: str) -> None:
 
 def _no_project(connection: sa.Connection, name: str) -> NotFound:
     known = connection.scalars(sa.select(projects.c.name).where(*in_scope(connection, projects)).limit(1000))
-    return NotFound(f"there is no project {name!r}{did_you_mean(name, known)}; `wtb project list` shows all")
+    text = f"there is no project {name!r}{did_you_mean(name, known)}; `wtb project list` shows all"
+    return NotFound(text, kind="project")
 
 
 def _select() -> sa.Select[tuple[str, float, str, ProjectRetention | None, int, int]]:

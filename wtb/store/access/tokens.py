@@ -127,14 +127,14 @@ def check_token(connection: sa.Connection, name: str) -> None:
 
 def _check_user(connection: sa.Connection, name: str) -> None:
     if connection.scalar(sa.select(users.c.name).where(users.c.name == name)) is None:
-        raise NotFound(f"there is no user {name!r}; `wtb user list` shows all")
+        raise NotFound(f"there is no user {name!r}; `wtb user list` shows all", kind="user")
 
 
 def _no_token(connection: sa.Connection, name: str) -> NotFound:
     near = did_you_mean(
         name, connection.scalars(sa.select(tokens.c.name).where(*in_scope(connection, tokens)).limit(1000))
     )
-    return NotFound(f"there is no token {name!r}{near}; `wtb token list` shows all")
+    return NotFound(f"there is no token {name!r}{near}; `wtb token list` shows all", kind="token")
 
 
 def use_token(database: Database, digest: str) -> TokenRow | None:

@@ -99,7 +99,7 @@ def revoke(database: Database, *, user: str | None, team: str | None, project: s
         if row is None:
             who = f"user {user!r}" if user is not None else f"team {team!r}"
             where = "all projects" if project is None else f"project {project!r}"
-            raise NotFound(f"{who} has no role in {where}; `wtb access list` shows all")
+            raise NotFound(f"{who} has no role in {where}; `wtb access list` shows all", kind="access")
         return _read(row)
 
 
@@ -157,7 +157,7 @@ def _check(connection: sa.Connection, table: sa.Table, name: str) -> None:
     if connection.scalar(sa.select(table.c.name).where(table.c.name == name)) is None:
         kind = _KIND[table]
         near = did_you_mean(name, connection.scalars(sa.select(table.c.name).limit(1000)))
-        raise NotFound(f"there is no {kind} {name!r}{near}; `wtb {kind} list` shows all")
+        raise NotFound(f"there is no {kind} {name!r}{near}; `wtb {kind} list` shows all", kind=kind)
 
 
 def _user(connection: sa.Connection, name: str) -> UserRow:

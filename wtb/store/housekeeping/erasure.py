@@ -93,7 +93,7 @@ def find_cases(
             return found
         known = connection.execute(query.with_only_columns(cases.c.id).order_by(None).distinct().limit(1000))
         near = did_you_mean(case, [row.id for row in known])
-    raise NotFound(f"there is no case {case!r} that could be erased{near}")
+    raise NotFound(f"there is no case {case!r} that could be erased{near}", kind="case")
 
 
 def check_at_rest(found: Iterable[FoundCase]) -> None:

@@ -200,7 +200,7 @@ def no_session(name: str, known: Iterable[str] = ()) -> InputError:
     """Return the error for a session that does not exist, with a near match."""
     near = did_you_mean(name, known)
     how = f"`wtb session create {name}` makes it" if is_name(name) else "`wtb session list` shows all"
-    return NotFound(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}")
+    return NotFound(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}", kind="session")
 
 
 def create(

@@ -52,7 +52,7 @@ def named_baseline(database: Database, session: str, name: str) -> SweepRow:
     known = [row.name for row in baseline_rows(database, session)]
     near = did_you_mean(name, known)
     how = near or f"; `wtb baseline set {name} SWEEP` makes a finished sweep one"
-    raise NotFound(f"there is no baseline {name!r} in session {session!r}{how}")
+    raise NotFound(f"there is no baseline {name!r} in session {session!r}{how}", kind="baseline")
 
 
 @dataclass(frozen=True)

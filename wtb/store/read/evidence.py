@@ -154,3 +154,11 @@ def cell_scores(database: Database, sweep_id: str, metric: str) -> list[tuple[in
     query = sa.select(scores.c.combination, scores.c.case_number, scores.c.repeat, scores.c.value)
     wanted = scores.c.sweep_id == sweep_id, scores.c.metric == metric, scores.c.value.is_not(None)
     return database.tuples(query.where(*wanted))
+
+
+def is_binary(database: Database, sweep_id: str, metric: str) -> bool:
+    """Return whether a metric has scores, and all of them are 0 or 1."""
+    own = sa.select(scores.c.value).where(scores.c.sweep_id == sweep_id, scores.c.metric == metric)
+    found = own.where(scores.c.value.is_not(None)).limit(1)
+    other = own.where(scores.c.value.not_in((0.0, 1.0))).limit(1)
+    return database.scalar(found) is not None and database.scalar(other) is None

@@ -49,7 +49,8 @@ def with_reasons(database: Database, sweep_id: str, history: ExecutionHistory) -
     by_hand = [checkpoint.id for checkpoint in history if checkpoint.trigger == "manual" and not checkpoint.writers]
     decisions: dict[str, list[Decision]] = {}
     for row in details.decision_rows(database, [checkpoint.id for checkpoint in history]):
-        decisions.setdefault(row.checkpoint_id, []).append(Decision(row.node, row.to, row.key, row.why))
+        tried = None if row.tried is None else [(to, when, is_taken) for to, when, is_taken in row.tried]
+        decisions.setdefault(row.checkpoint_id, []).append(Decision(row.node, row.to, row.key, row.why, tried))
     return replace(history, decisions=decisions, made=lineage.made_by_people(database, sweep_id, by_hand))
 
 

@@ -116,7 +116,7 @@ def find_sweep(database: Database, ref: str) -> SweepRow:
     if len(rows) > 1 and ref:
         candidates = ", ".join(f"{one.id} ({one.name})" for one in rows)
         raise InputError(f"{ref!r} is the beginning of several sweeps' ids: {candidates}; give more of it")
-    raise NotFound(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all")
+    raise NotFound(f"there is no sweep {ref!r}{did_you_mean(ref, known)}; `wtb list` shows all", kind="sweep")
 
 
 def latest_completed(database: Database, session: str, name: str) -> SweepRow | None:
@@ -365,7 +365,7 @@ def the_one(rows: Mapping[str, R], ref: str, what: str, hint: str) -> R:
         return rows[ref] if ref in rows else next(iter(rows.values()))
     if rows:
         raise InputError(f"{ref!r} is the beginning of several {what}s' ids; give more of it")
-    raise NotFound(f"there is no {what} {ref!r}; {hint}")
+    raise NotFound(f"there is no {what} {ref!r}; {hint}", kind=what)
 
 
 def single_execution(database: Database, sweep_id: str) -> ExecutionRow:

@@ -105,7 +105,7 @@ def find_one(database: Database, ref: str) -> ExecutionRow:
         if any("several" in text for text in error.problems):
             raise
         text = f"there is no execution {ref!r}; `wtb show SWEEP --cells` lists those of a sweep"
-        raise NotFound(text) from None
+        raise NotFound(text, kind="execution") from None
     if target.kind == "sweep" and target.row.cells == 1:
         return queries.single_execution(database, target.id)
     if target.kind == "sweep":

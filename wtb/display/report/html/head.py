@@ -104,7 +104,7 @@ def _figures(matrix: MatrixDocument) -> list[tuple[str, str, str]]:
     figures = [(f"{cells['succeeded']:,} of {cells['total']:,}", "cells succeeded", ", ".join(sentences.others(cells)))]
     if runs["unshared"] > runs["executed"]:
         saved = 1 - runs["executed"] / runs["unshared"]
-        figures.append((f"{saved:.0%}", "of node runs saved", f"{runs['executed']:,} in place of {runs['unshared']:,}"))
+        figures.append((f"{saved:.0%}", "of node runs saved", f"{runs['executed']:,} instead of {runs['unshared']:,}"))
     else:
         figures.append((f"{runs['executed']:,}", "node runs", ""))
     if cost.get("unknown"):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.core import texts as words
+from wtb.core.documents.common import DecisionDocument
 from wtb.core.documents.events.texts import under
 from wtb.core.documents.lineage import CheckpointDetails, CheckpointDocument, HistoryDocument, InsideDocument
 from wtb.core.texts import MISSING, money, printable
@@ -25,7 +26,7 @@ def history(document: HistoryDocument, width: int, color: bool = False) -> str:
     notes: list[str] = []
     for checkpoint in document["checkpoints"]:
         rows += _checkpoint_rows(checkpoint)
-        why = [f"{one['node']} → {_end(one['to'])}: {one['why']}" for one in checkpoint["decisions"]]
+        why = list(map(_decision, checkpoint["decisions"]))
         note = "; ".join(words.line(why))
         note = note or _made(checkpoint["made"])
         notes += [""] * (len(rows) - len(notes) - 1) + [note]
@@ -90,6 +91,13 @@ def _checkpoint_rows(checkpoint: CheckpointDocument) -> list[list[str]]:
     ]
 
 
+def _decision(one: DecisionDocument) -> str:
+    """Why it went on where it went, and the edges that were tried and not taken."""
+    left = [edge for edge in one.get("tried", ()) if not edge["taken"]]
+    tried = ", ".join(_end(edge["to"]) + (f" if {edge['when']}" if edge["when"] else "") for edge in left)
+    return f"{one['node']} → {_end(one['to'])}: {one['why']}" + (f" (not taken: {tried})" if tried else "")
+
+
 def _end(name: str) -> str:
     return "the end" if name == "__end__" else name
 
@@ -141,7 +149,7 @@ def checkpoint(document: CheckpointDetails, width: int, color: bool = False) -> 
     """A checkpoint: where it is, who wrote it, what comes next, its state and files."""
     about, inside = document["checkpoint"], document["inside"]
     sweep = document["sweep"]
-    why = [f"{one['node']} → {_end(one['to'])}: {one['why']}" for one in about["decisions"]]
+    why = list(map(_decision, about["decisions"]))
     lines = [
         ("sweep", f"{sweep['name']} ({sweep['id']})"),
         ("execution", document["execution"]),

@@ -1,6 +1,6 @@
 /** The pages: which one an address shows, and what stands around each of them. */
 import { identity, signIn, whoAmI } from "./lib/api.js";
-import { html, render, useEffect } from "./lib/html.js";
+import { html, render, useEffect, useRef } from "./lib/html.js";
 import { useKeys } from "./lib/keys.js";
 import { address, Link } from "./lib/router.js";
 import { words } from "./lib/words.js";
@@ -9,10 +9,12 @@ import { ComparePage } from "./pages/compare.js";
 import { CostsPage } from "./pages/costs.js";
 import { DiffPage } from "./pages/diff.js";
 import { ExecutionPage } from "./pages/execution.js";
+import { HelpPage } from "./pages/help.js";
 import { InboxPage } from "./pages/inbox.js";
 import { LabelPage } from "./pages/label.js";
 import { RowsPage } from "./pages/rows.js";
 import { SchedulesPage } from "./pages/schedules.js";
+import { SessionsPage } from "./pages/sessions.js";
 import { explain, SignIn, takeCode } from "./pages/sign_in.js";
 import { SubmitPage } from "./pages/submit.js";
 import { SweepPage } from "./pages/sweep.js";
@@ -20,25 +22,35 @@ import { SweepsPage } from "./pages/sweeps.js";
 import { WorkersPage } from "./pages/workers.js";
 import { KeySheet, SideBar } from "./views/frame.js";
 
-/** Of each page its address, in which what stands in parentheses is handed to it. */
-const PAGES = /** @type {[RegExp, any][]} */ ([
-  [/^\/$/, SweepsPage],
+/** Of each page its address, in which what stands in parentheses is handed to it, and its title unless it sets one. */
+const PAGES = /** @type {[RegExp, any, string?][]} */ ([
+  [/^\/$/, SweepsPage, words.sweeps.title],
   [/^\/sweeps\/([^/]+)$/, SweepPage],
   [/^\/sweeps\/([^/]+)\/compare$/, RowsPage],
   [/^\/sweeps\/([^/]+)\/label$/, LabelPage],
   [/^\/executions\/([^/]+)$/, ExecutionPage],
   [/^\/executions\/([^/]+)\/diff\/([^/]+)$/, DiffPage],
   [/^\/compare\/([^/]+)\/([^/]+)$/, ComparePage],
-  [/^\/submit$/, SubmitPage],
-  [/^\/inbox$/, InboxPage],
-  [/^\/schedules$/, SchedulesPage],
-  [/^\/workers$/, WorkersPage],
-  [/^\/costs$/, CostsPage],
-  [/^\/access$/, AccessPage],
+  [/^\/submit$/, SubmitPage, words.submit.title],
+  [/^\/inbox$/, InboxPage, words.inbox.title],
+  [/^\/schedules$/, SchedulesPage, words.schedules.title],
+  [/^\/workers$/, WorkersPage, words.workers.title],
+  [/^\/costs$/, CostsPage, words.costs.title],
+  [/^\/access$/, AccessPage, words.access.title],
+  [/^\/sessions$/, SessionsPage, words.sessions.title],
+  [/^\/help\/([\w-]+)$/, HelpPage, words.help.title],
 ]);
 
 function Page() {
   const { path } = address.value;
+  const isFirst = useRef(true);
+  useEffect(() => {
+    // Whoever came by a link or a key goes on from the beginning of the page, and screen readers read where they are.
+    if (!isFirst.current) document.getElementById("content")?.focus({ preventScroll: true });
+    isFirst.current = false;
+    const found = PAGES.find(([pattern]) => pattern.test(path));
+    if (found) document.title = found[2] ? `${found[2]} · WTB` : "WTB"; // until the page knows better
+  }, [path]);
   for (const [pattern, Found] of PAGES) {
     const parts = pattern.exec(path);
     if (parts) return html`<${Found} key=${path} parts=${parts.slice(1).map(decodeURIComponent)} />`;
@@ -75,7 +87,7 @@ function App() {
   useKeys();
   const isKnown = Boolean(identity.value);
   useEffect(() => {
-    document.title = isKnown ? "WTB" : `${words.signIn.title} · WTB`;
+    if (!isKnown) document.title = `${words.signIn.title} · WTB`;
   }, [isKnown]);
   if (identity.value === undefined) return html`<p class="quiet" role="status">${words.loading}</p>`;
   if (!isKnown) return html`<${SignIn} />`;

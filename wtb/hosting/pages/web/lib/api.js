@@ -10,6 +10,9 @@ const READS = ["GET", "HEAD"];
  */
 export const identity = signal(/** @type {Identity | null | undefined} */ (undefined));
 
+/** Whether somebody was signed in until the server said that this is over. */
+export const hasEnded = signal(false);
+
 /** Whether who asks may do it; pages leave out what the server would refuse. @param {"read" | "submit" | "steer" | "answer" | "administer"} permission */
 export function may(permission) {
   return identity.value?.scopes.includes(permission) ?? false;
@@ -42,10 +45,11 @@ function remember(answer) {
 
 /** What a server said of a request that it did not carry out. */
 export class Problem extends Error {
-  /** @param {number} status @param {{detail?: string}} document */
+  /** @param {number} status @param {{detail?: string, kind?: string}} document empty of what stands before a server */
   constructor(status, document) {
-    super(document.detail ?? `the server answered with ${status}`);
+    super(document.detail ?? "");
     this.status = status;
+    this.kind = document.kind; // of what is not there
   }
 }
 
@@ -72,7 +76,10 @@ export async function request(method, path, given = {}) {
     answer = await fetch(`${answer.headers.get("Location")}/result?wait=30`, { signal: given.signal, cache: "no-store" });
   }
   if (answer.ok) return answer;
-  if (answer.status === 401) identity.value = null;
+  if (answer.status === 401) {
+    hasEnded.value = Boolean(identity.value);
+    identity.value = null;
+  }
   throw new Problem(answer.status, await answer.json().catch(() => ({})));
 }
 

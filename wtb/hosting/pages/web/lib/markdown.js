@@ -142,6 +142,6 @@ function part(groups, whole, deep) {
   if (strike !== undefined) return { kind: "struck", children: inline(strike, deep) };
   if (escaped !== undefined) return { kind: "text", text: escaped };
   const address = safeLink(href ?? auto ?? bare ?? "");
-  if (address === null) return { kind: "text", text: whole };
+  if (address === null) return { kind: "text", text: whole, href, children: label === undefined ? undefined : inline(label, 4) }; // for what has pages of its own
   return { kind: "link", href: address, children: label === undefined ? [{ kind: "text", text: address }] : inline(label, 4) };
 }

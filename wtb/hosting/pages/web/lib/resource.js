@@ -1,6 +1,6 @@
 /** What pages show while they ask, once they know, and where it failed. */
-import { Problem } from "./api.js";
 import { html, useEffect, useRef, useState } from "./html.js";
+import { isAway, ProblemBox } from "./problems.js";
 import { words } from "./words.js";
 
 const TRY_AGAIN_MS = 2_000; // a server that did not answer
@@ -48,7 +48,7 @@ export function useResource(ask, keys, everyMs = null) {
     return () => ending.abort();
   }, [...keys, asked]);
   useEffect(() => {
-    if (!found.error || found.error instanceof Problem) return; // a server that answered would answer the same again
+    if (!found.error || !isAway(found.error)) return; // a server that answered would answer the same again
     const timer = setTimeout(() => setAsked((count) => count + 1), TRY_AGAIN_MS);
     return () => clearTimeout(timer);
   }, [found]);
@@ -64,10 +64,5 @@ export function useResource(ask, keys, everyMs = null) {
 export function Waiting({ resource }) {
   const { error, data, reload } = resource;
   if (!error) return data === undefined ? html`<p class="quiet" role="status">${words.loading}</p>` : null;
-  if (!(error instanceof Problem)) return html`<p class="notice" role="status">${words.offline}</p>`;
-  return html`<div class="problem" role="alert">
-    <h2>${error.status === 404 ? words.error.notFound : words.error.title}</h2>
-    <p>${error.message}</p>
-    <button onClick=${reload}>${words.retry}</button>
-  </div>`;
+  return html`<${ProblemBox} error=${error} retry=${reload} />`;
 }

@@ -1,38 +1,71 @@
 /** Who may ask this server, and for what; who asked for what, and what was refused. */
-import { get, identity, may, Problem } from "../lib/api.js";
+import { Refused, useAction } from "../lib/action.js";
+import { get, identity, may, post, Problem } from "../lib/api.js";
 import { ago, date } from "../lib/format.js";
-import { html } from "../lib/html.js";
+import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
+import { address, look } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { Empty } from "../views/empty.js";
 
 const SHOWN = 50; // calls of the audit log
+const SCOPES = ["read", "submit", "steer", "answer", "administer"];
 
 export function AccessPage() {
   const tokens = useResource((signal) => get("/tokens", {}, signal), []);
   const roles = useResource((signal) => get("/access", {}, signal), []);
   const you = identity.value;
+  const mayMake = may("administer");
+  const isMaking = address.value.query.form === "token";
+  const opener = mayMake && !isMaking ? html`<button onClick=${() => look({ form: "token" })}>${words.access.createToken}</button>` : null;
   return html`<div class="head"><h1>${words.access.title}</h1></div>
     <p>${words.access.you(you?.name ?? words.access.operator, you?.scopes.join(", ") || words.none)}</p>
     <h2>${words.access.roles}</h2>
     <${Waiting} resource=${roles} />
     ${roles.data ? html`<${Roles} rows=${roles.data.access} />` : null}
-    <h2>${words.access.tokens}</h2>
+    <div class="head"><h2>${words.access.tokens}</h2><span class="grow"></span>${tokens.data?.tokens.length ? opener : null}</div>
+    ${mayMake && isMaking ? html`<${NewToken} onDone=${tokens.reload} onClose=${() => look({ form: null })} />` : null}
     ${roles.error ? null : html`<${Waiting} resource=${tokens} />`}
-    ${tokens.data ? html`<${Tokens} rows=${tokens.data.tokens} />` : null}
+    ${tokens.data ? html`<${Tokens} rows=${tokens.data.tokens}>${opener}<//>` : null}
     ${may("administer") ? html`<${Calls} />` : null}`;
+}
+
+/** A token that is made, which is shown once. @param {{onDone: () => void, onClose: () => void}} props */
+function NewToken({ onDone, onClose }) {
+  const [name, setName] = useState("");
+  const [scopes, setScopes] = useState(["read"]);
+  const [days, setDays] = useState("90");
+  const [made, setMade] = useState(/** @type {any} */ (null));
+  const { perform, problem, isBusy } = useAction(onDone);
+  /** @param {Event} event */
+  function submit(event) {
+    event.preventDefault();
+    perform(async () => setMade(await post("/tokens", { name, scopes, ...(days ? { expires_s: Number(days) * 86_400 } : {}) })));
+  }
+  if (made) return html`<div class="notice" role="status"><p>${words.access.tokenOnce(name)}</p><pre tabindex="0">${made.token}</pre><button onClick=${onClose}>${words.keys.close}</button></div>`;
+  /** @param {string} scope */
+  const toggle = (scope) => setScopes(scopes.includes(scope) ? scopes.filter((one) => one !== scope) : [...scopes, scope]);
+  return html`<section class="notice" aria-label=${words.access.createToken}><h3>${words.access.createToken}</h3>
+    <form class="fields" onSubmit=${submit}>
+      <label>${words.access.tokenName}<input required autofocus value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>
+      <fieldset><legend>${words.access.tokenScopes}</legend>${SCOPES.map((scope) => html`<label><input type="checkbox" checked=${scopes.includes(scope)} onChange=${() => toggle(scope)} />${scope}</label>`)}</fieldset>
+      <label>${words.access.tokenExpires}<input type="number" min="1" value=${days} onInput=${(/** @type {any} */ event) => setDays(event.target.value)} /></label>
+      <${Refused} problem=${problem} />
+      <div class="bar"><button class="main" disabled=${isBusy || !scopes.length}>${words.access.createToken}</button><button type="button" onClick=${onClose}>${words.access.close}</button></div>
+    </form></section>`;
 }
 
 /** @param {{rows: any[]}} props */
 function Roles({ rows }) {
-  if (!rows.length) return html`<p class="quiet">${words.access.noRoles}</p>`;
+  if (!rows.length) return html`<${Empty} text=${words.access.noRoles} help="access" command=${words.access.firstRole} />`;
   return html`<${Table} columns=${words.access.roleColumns}>${rows.map(
     (one) => html`<tr><td class="name">${one.user ?? words.access.team(one.team)}</td><td>${one.role}</td><td class="name">${one.project ?? words.access.allProjects}</td><td class="name">${one.created_by}</td><td title=${date(one.created_at)}>${ago(one.created_at)}</td></tr>`,
   )}<//>`;
 }
 
-/** @param {{rows: any[]}} props */
-function Tokens({ rows }) {
-  if (!rows.length) return html`<p class="quiet">${words.access.empty}</p>`;
+/** @param {{rows: any[], children?: unknown}} props children: what makes one */
+function Tokens({ rows, children }) {
+  if (!rows.length) return html`<${Empty} text=${words.access.empty} help="access">${children}<//>`;
   return html`<${Table} columns=${words.access.columns}>${rows.map(
     (one) => html`<tr><td class="name">${one.name}</td><td>${one.scopes.join(", ")}</td><td title=${date(one.expires_at)}>${ago(one.expires_at)}</td><td>${ago(one.used_at)}</td><td>${one.state}</td></tr>`,
   )}<//>`;
@@ -52,7 +85,7 @@ function Calls() {
   if (calls === null) return null;
   return html`<h2>${words.access.calls}</h2>
     <${Waiting} resource=${resource} />
-    ${calls && !calls.length ? html`<p class="quiet">${words.access.noCalls}</p>` : null}
+    ${calls && !calls.length ? html`<${Empty} text=${words.access.noCalls} help="access" />` : null}
     ${calls?.length
       ? html`<${Table} columns=${words.access.callColumns}>${calls.map(
           (/** @type {any} */ one) => html`<tr key=${one.number}><td title=${date(one.at)}>${ago(one.at)}</td><td class="name">${one.by}</td><td class="mono">${one.operation}</td><td class=${one.outcome === "failed" ? "bad" : ""}>${one.outcome}</td><td class="name">${one.error ?? ""}</td></tr>`,

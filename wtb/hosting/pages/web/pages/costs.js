@@ -5,6 +5,7 @@ import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { Empty } from "../views/empty.js";
 
 const BY = ["model", "node", "sweep", "workflow", "project", "session", "tool"];
 
@@ -19,7 +20,7 @@ export function CostsPage() {
   return html`<div class="head"><h1>${words.costs.title}</h1></div>
     <h2>${words.costs.budgets}</h2>
     <${Waiting} resource=${budgets} />
-    ${budgets.data && !budgets.data.budgets.length ? html`<p class="quiet">${words.costs.noBudgets}</p>` : null}
+    ${budgets.data && !budgets.data.budgets.length ? html`<${Empty} text=${words.costs.noBudgets} help="costs"><${Link} class="button" to="/sessions">${words.costs.setBudget}<//><//>` : null}
     ${budgets.data?.budgets.length
       ? html`<div class="scroll" tabindex="0"><table><tbody>${budgets.data.budgets.map(
           (/** @type {any} */ one) => html`<tr><td>${one.scope} <b>${one.name}</b> ${one.kind}</td><td class="num">${one.kind === "usd" ? usd(one.spent, one.most) : count(one.spent)} / ${one.kind === "usd" ? usd(one.most) : count(one.most)}</td>
@@ -29,7 +30,7 @@ export function CostsPage() {
     <h2>${words.costs.spent}</h2>
     <div class="bar"><label>${words.costs.by}<select value=${by} onChange=${(/** @type {any} */ event) => look({ by: event.target.value })}>${BY.map((one) => html`<option value=${one}>${words.costs.kinds[/** @type {"model"} */ (one)]}</option>`)}</select></label></div>
     ${budgets.error ? null : html`<${Waiting} resource=${costs} />`}
-    ${costs.data && !rows.length ? html`<p class="quiet">${isByTool ? words.costs.noTools : words.costs.nothing}</p>` : null}
+    ${costs.data && !rows.length ? html`<${Empty} text=${isByTool ? words.costs.noTools : words.costs.nothing} help="costs"><${Link} class="button" to="/">${words.costs.toSweeps}<//><//>` : null}
     ${rows.length
       ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${words.costs.kinds[/** @type {"model"} */ (by)]}</th>${Object.values(columns).map((name) => html`<th class="num">${name}</th>`)}</tr></thead>
           <tbody>${rows.map((/** @type {any} */ one) => html`<tr><td class="name">${by === "sweep" ? html`<${Link} to=${`/sweeps/${segment(one.sweep)}`}>${one.sweep_name}<//>` : one[by] ?? words.none}</td>${(isByTool ? ofTool(one, dearest) : ofOther(one, dearest)).map((figure) => html`<td class="num">${figure}</td>`)}</tr>`)}</tbody></table></div>`

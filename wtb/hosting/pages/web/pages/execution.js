@@ -4,8 +4,9 @@ import { get, may, post, segment } from "../lib/api.js";
 import { combination, count, duration, figure, usd } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
-import { Link } from "../lib/router.js";
+import { address, Link, look } from "../lib/router.js";
 import { asking, words } from "../lib/words.js";
+import { useTitle } from "../lib/title.js";
 import { CaseOfExecution } from "../views/case_of_execution.js";
 import { changesOf, StateFields } from "../views/changes.js";
 import { Files } from "../views/files.js";
@@ -16,13 +17,14 @@ import { OtherCells } from "../views/other_cells.js";
 import { Question } from "../views/question.js";
 import { Status } from "../views/status.js";
 import { Breakpoints, Steering } from "../views/steering.js";
-import { span, Step } from "../views/step.js";
+import { axisOf, Step } from "../views/step.js";
 import { Value } from "../views/value.js";
 
 const SHOWN = 200; // steps that are shown before somebody asks for more
 const NEXT = 1_000; // steps that are shown then: some at a time, since each takes a moment to draw
 const ENDED = ["completed", "failed", "cancelled", "forked"];
 const ASK_AGAIN_MS = 1_000;
+const SHORTEST_WAIT_S = 0.001; // without work, of which an axis of time says something
 
 /** @param {{parts: string[]}} props */
 export function ExecutionPage({ parts: [ref] }) {
@@ -37,8 +39,9 @@ export function ExecutionPage({ parts: [ref] }) {
     seen.current = at;
   }, [at]);
   const status = standing.data?.execution.status;
+  useTitle(resource.data ? titleOf(resource.data.execution) : undefined);
   useEffect(() => setLive(status !== undefined && !ENDED.includes(status)), [status]);
-  if (!resource.data || !standing.data) return html`<${Waiting} resource=${resource} />`;
+  if (!resource.data || !standing.data) return html`<h1>${words.execution.title} <span class="mono">${ref}</span></h1><${Waiting} resource=${resource} />`;
   const reload = () => {
     standing.reload();
     resource.reload();
@@ -124,7 +127,8 @@ function Questions({ asked, path, reload }) {
 function Steps({ found: { execution, path, state, left: lines }, reload }) {
   const [shown, setShown] = useState(SHOWN);
   const { perform, problem, isBusy } = useAction(reload);
-  const ends = useMemo(() => span(path), [path]);
+  const withWaiting = address.value.query.waiting === "1";
+  const { axis, waited } = useMemo(() => axisOf(path, withWaiting), [path, withWaiting]);
   const parts = [0, ...Array.from({ length: Math.ceil((shown - SHOWN) / NEXT) }, (_, number) => SHOWN + number * NEXT)];
   const origin = { id: execution.id, sweep: execution.sweep, path, state, reload };
   const left = lines.find((/** @type {any} */ one) => !one.redone_at); // by the last rollback that can be undone
@@ -133,15 +137,16 @@ function Steps({ found: { execution, path, state, left: lines }, reload }) {
     ${path.length ? null : html`<p class="quiet">${words.execution.noSteps}</p>`}
     ${left ? html`<p class="notice">${words.execution.left(left.nodes.join(", "), left.by)} ${may("steer") ? html`<button disabled=${isBusy} onClick=${undo}>${words.steering.undoRollback}</button>` : null}</p>` : null}
     <${Refused} problem=${problem} />
-    <ol class="steps">${parts.map((from) => html`<${Part} key=${from} path=${path} from=${from} to=${from ? from + NEXT : SHOWN} ends=${ends} origin=${origin} />`)}</ol>
+    ${waited >= SHORTEST_WAIT_S ? html`<div class="bar"><label><input type="checkbox" checked=${withWaiting} onChange=${(/** @type {any} */ event) => look({ waiting: event.target.checked ? "1" : null })} />${words.execution.showWaiting(duration(waited))}</label></div>` : null}
+    <ol class="steps">${parts.map((from) => html`<${Part} key=${from} path=${path} from=${from} to=${from ? from + NEXT : SHOWN} axis=${axis} origin=${origin} />`)}</ol>
     ${path.length > shown ? html`<button onClick=${() => setShown(shown + NEXT)}>${words.execution.next(Math.min(NEXT, path.length - shown), path.length - shown)}</button>` : null}`;
 }
 
 /** Some of the steps, which are drawn again only where there is more to know. @param {any} props */
-function Part({ path, from, to, ends, origin }) {
+function Part({ path, from, to, axis, origin }) {
   return useMemo(
-    () => path.slice(from, to).map((/** @type {any} */ step) => html`<${Step} key=${step.node_run} step=${step} ends=${ends} origin=${origin} />`),
-    [path],
+    () => path.slice(from, to).map((/** @type {any} */ step) => html`<${Step} key=${step.node_run} step=${step} axis=${axis} origin=${origin} />`),
+    [path, axis],
   );
 }
 

@@ -2,7 +2,9 @@
 import { get } from "../lib/api.js";
 import { html, useEffect, useRef } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
+import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { Empty } from "../views/empty.js";
 import { Question } from "../views/question.js";
 
 const ASK_AGAIN_MS = 3_000;
@@ -14,7 +16,7 @@ export function InboxPage() {
   const groups = resource.data?.groups ?? [];
   return html`<div class="head"><h1>${words.inbox.title}</h1></div>
     <${Waiting} resource=${resource} />
-    ${resource.data && !groups.length ? html`<p class="quiet">${words.inbox.empty}</p>` : null}
+    ${resource.data && !groups.length ? html`<${Empty} text=${words.inbox.empty} help="people"><${Link} class="button" to="/">${words.error.toSweeps}<//><//>` : null}
     ${groups.length ? html`<p class="quiet">${words.inbox.keys}</p>` : null}
     <div ref=${list}>${groups.map((/** @type {any} */ one) => html`<${Question} key=${one.id} group=${one} onAnswered=${resource.reload} />`)}</div>
     ${resource.data?.more_groups ? html`<p class="quiet">${words.inbox.more}</p>` : null}`;

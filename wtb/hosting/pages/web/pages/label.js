@@ -5,7 +5,16 @@ import { figure } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look } from "../lib/router.js";
+import { useTitle } from "../lib/title.js";
 import { words } from "../lib/words.js";
+import { Empty } from "../views/empty.js";
+
+const STEPS = 20; // of a slider
+/** Labels of a metric that passes or fails, each with its keys. */
+const VERDICTS = /** @type {const} */ ([{ value: 1, look: "pass", key: "p", other: "1" }, { value: 0, look: "fail", key: "f", other: "0" }]);
+
+/** Whether answers pass or fail. @param {any} queue */
+const isBinary = (queue) => queue.is_binary && !Object.keys(queue.rubric).length;
 
 /** @param {{parts: string[]}} props */
 export function LabelPage({ parts: [ref] }) {
@@ -14,6 +23,7 @@ export function LabelPage({ parts: [ref] }) {
   const path = `/sweeps/${segment(ref)}`;
   const resource = useResource((signal) => get(`${path}/labelling`, drawn, signal), [ref, metric, field, cases, again]);
   const queue = resource.data;
+  useTitle(`${words.label.title} ${ref}`);
   return html`<div class="head"><h1>${words.label.title} <${Link} to=${path}>${ref}<//></h1></div>
     <div class="bar"><label><input type="checkbox" checked=${Boolean(again)} onChange=${(/** @type {any} */ event) => look({ again: event.target.checked ? "1" : null })} />${words.label.again}</label></div>
     <${Waiting} resource=${resource} />
@@ -47,12 +57,15 @@ function Labelling({ path, queue, drawn }) {
   useKeys((key) => {
     if (key === "b") takeBack();
     else if (key === "s") skip();
-    else if (item && levelOf(levels, key) !== undefined) label(Number(levelOf(levels, key)));
+    else if (item && isBinary(queue)) {
+      const verdict = VERDICTS.find((one) => one.key === key || one.other === key);
+      if (verdict) label(verdict.value);
+    } else if (item && levelOf(levels, key) !== undefined) label(Number(levelOf(levels, key)));
   });
   const done = queue.done + given.length;
   return html`<p class="quiet" role="status">${words.label.progress(done, queue.items.length - given.length, queue.rater)}</p>
     ${queue.criteria ? html`<p>${queue.criteria}</p>` : null}
-    ${item ? html`<${Item} item=${item} /><${Ways} levels=${levels} queue=${queue} isBusy=${isBusy} onLabel=${label} key=${place} />` : html`<p class="answer">${words.label.nothingLeft}</p>`}
+    ${item ? html`<${Item} item=${item} /><${Ways} levels=${levels} queue=${queue} isBusy=${isBusy} onLabel=${label} place=${place} />` : html`<${Empty} text=${words.label.nothingLeft} help="judges"><${Link} class="button" to=${path}>${words.label.toSweep}<//><//>`}
     <div class="bar"><button disabled=${isBusy || !given.length} onClick=${takeBack}>${words.label.back} <kbd aria-hidden="true">b</kbd></button>
       ${item ? html`<button disabled=${isBusy} onClick=${skip}>${words.label.skip} <kbd aria-hidden="true">s</kbd></button>` : null}</div>
     <${Refused} problem=${problem} />
@@ -66,23 +79,37 @@ function Item({ item }) {
     <h2>${words.label.answer}</h2><pre tabindex="0">${item.answer}</pre></section>`;
 }
 
-/** A button for each level of the rubric; without one, a number. @param {{levels: string[], queue: any, isBusy: boolean, onLabel: (value: number) => void}} props */
-function Ways({ levels, queue, isBusy, onLabel }) {
+/** Pass and fail for scores of 0 and 1; a button for each level of a rubric; else a number. @param {{levels: string[], queue: any, isBusy: boolean, onLabel: (value: number) => void, place: number}} props */
+function Ways({ levels, queue, isBusy, onLabel, place }) {
+  if (isBinary(queue)) {
+    return html`<div class="judge" role="group" aria-label=${words.label.give}>
+      ${VERDICTS.map(({ value, look, key }) => html`<button key=${key} class=${look} aria-disabled=${isBusy} onClick=${() => onLabel(value)}>${words.label[look]} <kbd aria-hidden="true">${key}</kbd></button>`)}
+    </div>`;
+  }
+  if (levels.length) {
+    return html`<ul class="levels">${levels.map((level) => html`<li key=${level}><button aria-disabled=${isBusy} onClick=${() => onLabel(Number(level))}>${level} <kbd aria-hidden="true">${keyOf(levels, level)}</kbd></button> ${queue.rubric[level]}</li>`)}</ul>`;
+  }
+  return html`<${NumberOf} key=${place} ends=${queue.ends} isBusy=${isBusy} onLabel=${onLabel} />`;
+}
+
+/** A number, typed or, on a scale, moved to. @param {{ends: [number, number] | null, isBusy: boolean, onLabel: (value: number) => void}} props */
+function NumberOf({ ends, isBusy, onLabel }) {
   const [typed, setTyped] = useState("");
-  const [low, high] = queue.ends ?? [undefined, undefined];
   const field = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => field.current?.focus(), []);
-  if (levels.length) {
-    return html`<ul class="levels">${levels.map((level) => html`<li key=${level}><button disabled=${isBusy} onClick=${() => onLabel(Number(level))}>${level} <kbd aria-hidden="true">${keyOf(levels, level)}</kbd></button> ${queue.rubric[level]}</li>`)}</ul>`;
-  }
+  const type = (/** @type {any} */ event) => setTyped(event.target.value);
+  const [low, high] = ends ?? [undefined, undefined];
+  const isScale = ends !== null && Number.isFinite(ends[0]) && Number.isFinite(ends[1]);
   /** @param {Event} event */
   function submit(event) {
     event.preventDefault();
     if (typed !== "") onLabel(Number(typed));
   }
-  return html`<form class="bar" onSubmit=${submit}><label>${queue.ends ? words.label.number(low, high) : words.label.anyNumber}
-    <input ref=${field} type="number" step="any" min=${low} max=${high} value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} /></label>
-    <button class="main" disabled=${isBusy}>${words.label.give}</button></form>`;
+  return html`<form class="bar" onSubmit=${submit}>
+    ${isScale ? html`<input type="range" aria-label=${words.label.slide} min=${low} max=${high} step=${(ends[1] - ends[0]) / STEPS} value=${typed === "" ? (ends[0] + ends[1]) / 2 : typed} onInput=${type} />` : null}
+    <label>${ends ? words.label.number(ends[0], ends[1]) : words.label.anyNumber}
+    <input ref=${field} type="number" step="any" required min=${low} max=${high} value=${typed} onInput=${type} /></label>
+    <button class="main" disabled=${isBusy}>${words.label.give} <kbd aria-hidden="true">Enter</kbd></button></form>`;
 }
 
 /** What the labels say of the judge so far, of no row by its name. @param {{path: string, metric: string}} props */
@@ -115,7 +142,10 @@ function useKeys(onKey) {
     /** @param {KeyboardEvent} event */
     function on(event) {
       const target = /** @type {HTMLElement} */ (event.target);
-      if (event.metaKey || event.ctrlKey || event.altKey || event.repeat || target.closest("input, textarea, select, dialog")) return;
+      if (event.metaKey || event.ctrlKey || event.altKey || event.repeat || target.closest("textarea, select, dialog")) return;
+      const isNumber = target.matches("input[type=number], input[type=range]"); // where letters are no input
+      if (target.closest("input") && !(isNumber && /^[a-z]$/.test(event.key))) return;
+      if (isNumber) event.preventDefault();
       latest.current(event.key);
     }
     addEventListener("keydown", on);

@@ -6,6 +6,7 @@ import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { DriftChart } from "../views/drift_chart.js";
+import { Empty } from "../views/empty.js";
 import { Status } from "../views/status.js";
 
 const SHOWN = 30; // fires of a strip
@@ -20,7 +21,7 @@ export function SchedulesPage() {
   const { columns } = words.schedules;
   return html`<div class="head"><h1>${words.schedules.title}</h1></div>
     <${Waiting} resource=${resource} />
-    ${resource.data && !rows.length ? html`<p class="quiet">${words.schedules.empty}</p>` : null}
+    ${resource.data && !rows.length ? html`<${Empty} text=${words.schedules.empty} help="schedules" command=${words.schedules.first} />` : null}
     ${rows.length
       ? html`<div class="scroll" tabindex="0"><table>
           <thead><tr>${Object.values(columns).map((name) => html`<th>${name}</th>`)}</tr></thead>

@@ -1,5 +1,5 @@
 /** Who asks: by a token, or by the code in the address that `wtb serve` prints. */
-import { Problem, provider, signIn } from "../lib/api.js";
+import { hasEnded, Problem, provider, signIn } from "../lib/api.js";
 import { html, signal } from "../lib/html.js";
 import { words } from "../lib/words.js";
 
@@ -20,8 +20,8 @@ const problem = signal("");
 
 /** Say why one failed. @param {unknown} error @param {string} wrong */
 export function explain(error, wrong) {
-  if (!(error instanceof Problem)) problem.value = words.offline;
-  else problem.value = error.status === 401 ? wrong : error.message;
+  if (!(error instanceof Problem)) problem.value = words.notSent;
+  else problem.value = error.status === 401 ? wrong : error.message || words.problem.titles[503];
 }
 
 export function SignIn() {
@@ -43,7 +43,7 @@ export function SignIn() {
     <form onSubmit=${go} class="sign-in-form">
       <label for="token">${words.signIn.token}</label>
       <input id="token" name="token" type="password" autocomplete="current-password" required autofocus aria-describedby="problem" />
-      <p id="problem" class="bad" role="alert">${problem.value}</p>
+      <p id="problem" class="bad" role="alert">${problem.value || (hasEnded.value ? words.signIn.ended : "")}</p>
       <button class="main">${words.signIn.go}</button>
     </form>
   </main>`;

@@ -1,5 +1,6 @@
 /** One sweep: the answer first, then what it rests on. While it runs, it is kept up to date by its events. */
-import { get, may, Problem, segment } from "../lib/api.js";
+import { Refused } from "../lib/action.js";
+import { get, may, segment } from "../lib/api.js";
 import { getColumns, withOutcomes } from "../lib/columns.js";
 import { between, combination, duration, usd } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
@@ -12,6 +13,7 @@ import { Causes } from "../views/causes.js";
 import { CellRepeats, repeatsOf } from "../views/cell_repeats.js";
 import { Effects, Pairs } from "../views/effects.js";
 import { Decision, Notes } from "../views/decision.js";
+import { Empty } from "../views/empty.js";
 import { Extension } from "../views/extension.js";
 import { differing, HeatMap } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
@@ -21,7 +23,7 @@ import { People } from "../views/people.js";
 import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
 import { Slices } from "../views/slices.js";
-import { Progress, Status } from "../views/status.js";
+import { Announced, Progress, Status } from "../views/status.js";
 import { Steering } from "../views/steering.js";
 import { StopRow } from "../views/stop_row.js";
 import { WhatWasRun } from "../views/what_was_run.js";
@@ -65,10 +67,11 @@ export function SweepPage({ parts: [ref] }) {
     if (sweep) document.title = `${sweep.name} · WTB`;
   }, [sweep?.name]);
 
-  if (!sweep) return html`<${Waiting} resource=${status} />`;
+  if (!sweep) return html`<h1>${ref}</h1><${Waiting} resource=${status} />`;
   return html`<${Heading} status=${status.data} reload=${status.reload} />
     ${isLive && !isConnected ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
     ${figures.data?.decision ? html`<${Decision} decision=${figures.data.decision} />` : null}
+    <${Standing} status=${status.data} reload=${status.reload} />
     ${matrix?.as_of ? html`<p class="quiet">${words.sweep.asOf(matrix.as_of)}</p>` : null}
     ${matrix ? html`<${Notes} matrix=${matrix} answers=${figures.data.answers} />` : null}
     <nav class="tabs" aria-label=${sweep.name}>
@@ -87,7 +90,7 @@ function Tab({ tab, sweep, figures, columns, metric, status }) {
     if (!report.data) return html`<${Waiting} resource=${report} />`;
     if (tab === "run") return html`<${WhatWasRun} provenance=${report.data.provenance} />`;
     if (tab === "tree") return html`<${SharingTree} tree=${report.data.tree} matrix=${report.data.matrix} />`;
-    if (!metric) return html`<p class="quiet">${words.sweep.noScores}</p>`;
+    if (!metric) return html`<${NoScores} />`;
     return html`<div class="bar"><${MetricChoice} matrix=${report.data.matrix} metric=${metric} /></div>
       <${Effects} found=${report.data.attribution[metric]} />
       <${Pairs} found=${report.data.pairs[metric]} matrix=${report.data.matrix} better=${report.data.matrix.metrics[metric].better} />`;
@@ -95,6 +98,11 @@ function Tab({ tab, sweep, figures, columns, metric, status }) {
   if (!figures.data) return html`<${Waiting} resource=${figures} />`;
   if (tab === "outputs") return html`<${Outputs} sweep=${sweep} matrix=${figures.data.matrix} metric=${metric} order=${orderOf(figures.data.matrix, metric, metric ? "evidence" : "number", null)} />`;
   return html`<${Figures} sweep=${sweep} matrix=${figures.data.matrix} columns=${columns} metric=${metric} />`;
+}
+
+/** Of a sweep that scores nothing: what there is to read instead. */
+function NoScores() {
+  return html`<${Empty} text=${words.sweep.noScores} help="evaluators"><${Link} class="button" to=${outputsHere({})}>${words.sweep.toOutputs}<//><//>`;
 }
 
 /** @param {{matrix: any, metric: string}} props */
@@ -118,7 +126,7 @@ function BaselineChoice({ matrix, nodes }) {
 /** The table of rows, if anything is scored, and every cell. @param {any} props */
 function Figures({ sweep, matrix, columns, metric }) {
   const { sort = metric ? "evidence" : "number", differ = "", good = "", row, case: cell } = address.value.query;
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(/** @type {unknown} */ (""));
   const [isChoosing, setChoosing] = useState(false);
   const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
   const group = nodes.find((node) => sort === `node:${node}`) ?? null;
@@ -139,7 +147,7 @@ function Figures({ sweep, matrix, columns, metric }) {
   const mark = shown ? markIn(shown) : null;
   const markCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, compareWith(sweep, shown, mark, number, column));
   const openCell = (/** @type {number} */ number, /** @type {number} */ column) => told(setProblem, open(sweep, shown, number, column));
-  return html`${metric ? null : html`<p class="quiet">${words.sweep.noScores}</p>`}
+  return html`${metric ? null : html`<${NoScores} />`}
     <div class="bar">
       ${metric ? html`<${MetricChoice} matrix=${matrix} metric=${metric} />` : null}
       <label>${words.sweep.sort}
@@ -155,13 +163,13 @@ function Figures({ sweep, matrix, columns, metric }) {
     ${columns.data
       ? html`<div class="bar"><label><input type="checkbox" checked=${isChoosing} onChange=${(/** @type {any} */ event) => setChoosing(event.target.checked)} />${words.matrix.choose}</label></div>
           ${mark ? html`<p class="notice" role="status">${words.matrix.compareWith(`${shown.cases[mark.column]} · ${combination(shown.combinations[mark.row])}`)} <button onClick=${() => look(UNMARKED)}>${words.matrix.drop}</button></p>` : null}
-          ${problem ? html`<p class="bad" role="alert">${problem}</p>` : null}
+          <${Refused} problem=${problem} />
           <${HeatMap} columns=${shown} order=${seen} group=${group} scale=${ends(measure, columns.data)} mark=${mark} onMark=${markCell}
           onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => (isChoosing ? markCell(row, column) : openCell(row, column))} />
           ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
       : html`<${Waiting} resource=${columns} />`}</div>${metric ? html`<div>
     <h2>${words.sweep.tabs.matrix}</h2>
-    ${good && !order.length ? html`<p class="quiet">${words.sweep.noneGoodEnough}</p>` : null}
+    ${good && !order.length ? html`<${Empty} text=${words.sweep.noneGoodEnough} help="statistics"><button onClick=${() => look({ good: null })}>${words.sweep.showAllRows}</button><//>` : null}
     ${table}
     <${StopRow} matrix=${matrix} nodes=${nodes} />
     <p class="quiet">${words.sweep.legend}${margin === undefined ? "" : ` ${words.sweep.withinLegend(margin)}`}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null} <${Link} to=${outputsHere({ worst: metric })}>${outputWords.worstCase}<//></p>
@@ -237,13 +245,21 @@ function useLive(ref, isLive, resources) {
 
 /** @param {any} props */
 function Heading({ status, reload }) {
-  const { sweep, cells, cost, node_runs: runs } = status;
+  const { sweep, cells } = status;
   return html`<div class="head">
       <h1>${sweep.name}</h1><span class="quiet mono">${sweep.id}</span><${Status} status=${sweep.status} reason=${sweep.reason} />
       <span class="grow"></span>
       <${Steering} kind=${status.queue ? "queued" : "sweep"} path=${`/sweeps/${segment(sweep.id)}`} status=${sweep.status} failed=${cells.failed + cells.set_aside} reload=${reload} />
     </div>
-    ${status.next ? html`<p class="notice">${status.next.why}${status.queue ? "" : html`: <code>${status.next.command}</code>`}</p>` : null}
+    ${status.next ? html`<p class="notice">${status.next.why}${status.queue ? "" : html`: <code>${status.next.command}</code>`}</p>` : null}`;
+}
+
+/** How far a sweep is, what it took, and what can be added to it. @param {any} props */
+function Standing({ status, reload }) {
+  const { sweep, cells, cost, node_runs: runs } = status;
+  const isLive = !ENDED.includes(sweep.status);
+  const done = cells.total - (cells.pending + cells.running + cells.waiting);
+  return html`<${Announced} text=${words.sweep.announced(words.status[/** @type {"running"} */ (sweep.status)], done, cells.total, cells.failed)} isLive=${isLive} />
     <div class="bar"><${Progress} cells=${cells} />
       <span class="quiet">${words.sweep.nodeRuns(runs.executed, runs.unshared)}</span>
       ${cost.unknown?.length ? html`<span class="quiet">${words.sweep.costUnknown(usd(cost.usd))}</span>` : cost.usd ? html`<span class="quiet">${usd(cost.usd)}</span>` : null}
@@ -263,9 +279,9 @@ function failedRows({ causes }) {
   return rows.slice(0, 64).join("-") || "all";
 }
 
-/** Show why something cannot be done, or nothing. @param {(problem: string) => void} show @param {Promise<string>} doing */
+/** Show why something cannot be done, or nothing. @param {(problem: unknown) => void} show @param {Promise<string>} doing */
 async function told(show, doing) {
-  show(await doing.catch((error) => (error instanceof Problem ? error.message : words.offline)));
+  show(await doing.catch((error) => error));
 }
 
 /**

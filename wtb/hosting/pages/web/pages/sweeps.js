@@ -5,6 +5,7 @@ import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look, navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { Empty } from "../views/empty.js";
 import { Progress, Status } from "../views/status.js";
 
 const STATUSES = /** @type {const} */ (["running", "pending", "waiting", "paused", "completed", "failed", "cancelled"]);
@@ -44,7 +45,9 @@ export function SweepsPage() {
       <button onClick=${compare} disabled=${chosen.length !== 2} title=${words.sweeps.chooseTwo}>${words.sweeps.compare}</button>
     </div>
     <${Waiting} resource=${resource} />
-    ${resource.data && !rows.length ? html`<p class="quiet">${text || status ? words.sweeps.noneMatch : words.sweeps.empty}</p>` : null}
+    ${resource.data && !rows.length ? (text || status
+      ? html`<${Empty} text=${words.sweeps.noneMatch} help="pages"><button onClick=${() => look({ text: null, status: null })}>${words.sweeps.showAll}</button><//>`
+      : html`<${Empty} text=${words.sweeps.empty} help="sweep-file" command=${words.sweeps.first}>${may("submit") ? html`<${Link} class="button" to="/submit">${words.submit.title}<//>` : null}<//>`) : null}
     ${rows.length ? html`<${Table} rows=${rows} decisions=${decisions} costs=${costs} chosen=${chosen} toggle=${toggle} />` : null}
     ${found.length > Number(limit)
       ? html`<button onClick=${() => look({ limit: String(Number(limit) + PAGE) })}>${words.sweeps.more}</button>`

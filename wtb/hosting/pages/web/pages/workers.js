@@ -4,6 +4,7 @@ import { count, duration } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { words } from "../lib/words.js";
+import { Empty } from "../views/empty.js";
 
 export function WorkersPage() {
   const resource = useResource((signal) => get("/watch", {}, signal), [], 2_000);
@@ -12,7 +13,7 @@ export function WorkersPage() {
   const { columns, queueColumns } = words.workers;
   return html`<div class="head"><h1>${words.workers.title}</h1><span class="grow"></span>${stack.data?.flower ? html`<a href=${stack.data.flower} rel="noopener noreferrer" target="_blank">${words.workers.flower}</a>` : null}</div>
     <${Waiting} resource=${resource} />
-    ${found && !found.workers.length ? html`<p class="quiet">${words.workers.none}</p>` : null}
+    ${found && !found.workers.length ? html`<${Empty} text=${words.workers.none} help="workers" command=${words.workers.first} />` : null}
     ${found?.broker?.problem ? html`<p class="notice">${found.broker.problem}</p>` : null}
     ${found?.workers.length
       ? html`<div class="scroll" tabindex="0"><table><thead><tr><th>${columns.name}</th><th>${columns.queues}</th><th class="num">${columns.busy}</th><th class="num">${columns.slots}</th><th class="num">${columns.seen}</th><th>${columns.version}</th></tr></thead>

@@ -1,6 +1,6 @@
 /** What stands around every page: the side bar, and the sheet of keys. */
 import { get, signOut } from "../lib/api.js";
-import { html, useEffect, useRef } from "../lib/html.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { isSheetOpen } from "../lib/keys.js";
 import { useResource } from "../lib/resource.js";
 import { address, Link } from "../lib/router.js";
@@ -14,6 +14,7 @@ const ITEMS = /** @type {[string, string][]} */ ([
   ["/schedules", words.nav.schedules],
   ["/workers", words.nav.workers],
   ["/costs", words.nav.costs],
+  ["/sessions", words.nav.sessions],
   ["/access", words.nav.access],
 ]);
 const ASK_AGAIN_MS = 10_000;
@@ -23,17 +24,25 @@ export function SideBar() {
   const open = questions.data?.groups?.length ?? 0;
   const { path } = address.value;
   const next = THEMES[(THEMES.indexOf(/** @type {any} */ (theme.value)) + 1) % THEMES.length];
-  return html`<nav class="side" aria-label=${words.title}>
+  const [isOpen, setOpen] = useState(false); // where there is no room for all of it
+  useEffect(() => setOpen(false), [path]);
+  const count = open ? html`<span class="tag star">${open}<span class="seen-only-by-readers"> ${words.inbox.open}</span></span>` : null;
+  return html`<nav class=${`side ${isOpen ? "is-open" : ""}`} aria-label=${words.title} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && setOpen(false)}>
     <${Link} to="/" class="brand"><img src=${LOGO} alt="" />WTB<//>
-    ${ITEMS.map(
-      ([to, name]) => html`<${Link} to=${to} class="item" aria-current=${isHere(to, path) ? "page" : undefined}>
-        <span>${name}</span>${to === "/inbox" && open ? html`<span class="tag star">${open}</span>` : null}
-      <//>`,
-    )}
-    <div class="foot">
-      <button class="plain" onClick=${() => (theme.value = next)}>${words.theme[/** @type {"auto"} */ (theme.value)]}</button>
-      <button class="plain" onClick=${() => (isSheetOpen.value = true)}>${words.keys.title} <kbd>?</kbd></button>
-      <button class="plain" onClick=${signOut}>${words.signIn.out}</button>
+    <span class="here" aria-hidden="true">${ITEMS.find(([to]) => isHere(to, path))?.[1] ?? ""}</span>
+    <button class="menu" aria-expanded=${isOpen} aria-controls="menu" onClick=${() => setOpen(!isOpen)}>${words.nav.menu} ${count}</button>
+    <div class="items" id="menu">
+      ${ITEMS.map(
+        ([to, name]) => html`<${Link} to=${to} class="item" aria-current=${isHere(to, path) ? "page" : undefined}>
+          <span>${name}</span>${to === "/inbox" ? count : null}
+        <//>`,
+      )}
+      <div class="foot">
+        <${Link} to="/help/pages" class="item" aria-current=${path.startsWith("/help/") ? "page" : undefined}>${words.help.title}<//>
+        <button class="plain" onClick=${() => (theme.value = next)}>${words.theme[/** @type {"auto"} */ (theme.value)]}</button>
+        <button class="plain" onClick=${() => (isSheetOpen.value = true)}>${words.keys.title} <kbd>?</kbd></button>
+        <button class="plain" onClick=${signOut}>${words.signIn.out}</button>
+      </div>
     </div>
   </nav>`;
 }

@@ -4,6 +4,7 @@ import { segment } from "../lib/api.js";
 import { Link } from "../lib/router.js";
 import { follow } from "../lib/stream.js";
 import { words } from "../lib/words.js";
+import { Empty } from "./empty.js";
 
 const KEPT = 500;
 
@@ -23,7 +24,7 @@ export function Log({ sweep }) {
       </select></label>
       ${isConnected === false ? html`<span role="status" class="warn">${words.reconnecting}</span>` : null}
     </div>
-    ${events.length || isConnected === false ? null : html`<p class="quiet" role="status">${isConnected ? words.log.nothing : words.loading}</p>`}
+    ${events.length || isConnected === false ? null : isConnected ? html`<${Empty} text=${words.log.nothing} help="results">${severity === "debug" ? null : html`<button onClick=${() => setSeverity("debug")}>${words.log.all}</button>`}<//>` : html`<p class="quiet" role="status">${words.loading}</p>`}
     <div class="log" tabindex="0" role="log" aria-label=${words.sweep.tabs.log}><table><tbody>${events.map(
       (one) => html`<tr key=${one.id}>
         <td class="mono num">${one.at.slice(11, 23)}</td><td class=${one.severity === "error" ? "bad" : one.severity === "warning" ? "warn" : "quiet"}>${one.severity}</td><td class="mono">${one.kind}</td>

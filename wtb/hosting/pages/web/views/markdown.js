@@ -4,7 +4,7 @@ import { visible } from "../lib/format.js";
 import { html, useMemo } from "../lib/html.js";
 import { parse } from "../lib/markdown.js";
 import { outputWords as words } from "../lib/output_words.js";
-import { isEmbedded } from "../lib/router.js";
+import { isEmbedded, Link } from "../lib/router.js";
 
 /** @param {{text: string, execution?: string | null}} props execution: whose files are the images */
 export function Markdown({ text, execution = null }) {
@@ -12,14 +12,44 @@ export function Markdown({ text, execution = null }) {
   return html`<div class="markdown" dir="auto">${nodes.map((node) => element(node, execution))}</div>`;
 }
 
-/** @param {import("../lib/markdown.js").Node} node @param {string | null} execution @returns {any} */
-function element(node, execution) {
-  const all = (/** @type {import("../lib/markdown.js").Node[]} */ nodes) => nodes.map((one) => element(one, execution));
+/** A page of the documentation: its links lead to others of its pages. @param {{text: string}} props */
+export function Manual({ text }) {
+  const nodes = useMemo(() => parse(text), [text]);
+  return html`<div class="markdown">${nodes.map(ofManual)}</div>`;
+}
+
+const PAGE = /^(?:docs\/)?([a-z][\w-]*)?(?:\.md)?(#[\w-]*)?$/;
+
+/** @param {import("../lib/markdown.js").Node} node @returns {any} */
+function ofManual(node) {
+  const inner = node.children?.map(ofManual);
+  const to = node.kind === "text" && node.href ? PAGE.exec(node.href) : null;
+  if (to) return html`<${Link} to=${`${to[1] ? `/help/${to[1]}` : ""}${to[2] ?? ""}`}>${inner}<//>`;
+  if (node.kind === "text" && node.href) return inner; // a file of the repository
+  if (node.kind === "heading") return html`<${`h${node.level}`} id=${slugOf(node)}>${inner}<//>`;
+  if (node.kind === "image") return null;
+  if (node.kind === "table") return html`<div class="scroll" tabindex="0">${element(node, null, ofManual)}</div>`;
+  return element(node, null, ofManual);
+}
+
+/** What links call a heading. @param {import("../lib/markdown.js").Node} node */
+function slugOf(node) {
+  const textOf = (/** @type {import("../lib/markdown.js").Node} */ one) => /** @type {string} */ (one.text ?? one.children?.map(textOf).join("") ?? "");
+  return textOf(node).toLowerCase().replace(/[^\p{L}\p{N}\s_-]/gu, "").trim().replace(/\s/g, "-");
+}
+
+/**
+ * @param {import("../lib/markdown.js").Node} node @param {string | null} execution
+ * @param {(node: import("../lib/markdown.js").Node) => any} [each] what is made of the parts
+ * @returns {any}
+ */
+function element(node, execution, each = (one) => element(one, execution)) {
+  const all = (/** @type {import("../lib/markdown.js").Node[]} */ nodes) => nodes.map(each);
   const inner = all(node.children ?? []);
   switch (node.kind) {
     case "heading": return html`<p class=${`heading h${node.level}`} role="heading" aria-level=${Math.min(6, (node.level ?? 1) + 3)}>${inner}</p>`;
     case "paragraph": return html`<p>${inner}</p>`;
-    case "code-block": return html`<pre dir="ltr">${visible(node.text ?? "")}</pre>`;
+    case "code-block": return html`<pre dir="ltr" tabindex="0">${visible(node.text ?? "")}</pre>`;
     case "quotation": return html`<blockquote>${inner}</blockquote>`;
     case "rule": return html`<hr />`;
     case "list": {

@@ -1,6 +1,6 @@
 /** Status, progress and names, as they stand on every page. */
 import { count } from "../lib/format.js";
-import { html } from "../lib/html.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { words } from "../lib/words.js";
 
 /** @param {{status: string, reason?: string | null}} props */
@@ -21,6 +21,23 @@ export function Progress({ cells, names = words.status }) {
     </div>
     <small class="quiet">${names === words.status ? `${count(cells.total - (cells.pending + cells.running + cells.waiting))} / ${count(cells.total)}` : text}</small>
   </div>`;
+}
+
+const ANNOUNCED_MS = 15_000; // between two announcements of something that goes on
+
+/** What screen readers announce now and then of something that goes on, and when it has ended. @param {{text: string, isLive: boolean}} props */
+export function Announced({ text, isLive }) {
+  const [said, setSaid] = useState("");
+  const latest = useRef(text);
+  const wasLive = useRef(isLive);
+  latest.current = text;
+  useEffect(() => {
+    if (!isLive) return wasLive.current ? setSaid(latest.current) : undefined;
+    wasLive.current = true;
+    const timer = setInterval(() => setSaid(latest.current), ANNOUNCED_MS);
+    return () => clearInterval(timer);
+  }, [isLive]);
+  return html`<span class="seen-only-by-readers" role="status">${said}</span>`;
 }
 
 /** A name set off from the text around it, whatever is in it. @param {{children?: unknown}} props */

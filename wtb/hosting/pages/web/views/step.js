@@ -5,13 +5,42 @@ import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { words } from "../lib/words.js";
 import { Difference } from "./state_difference.js";
+import { Naming } from "./naming.js";
 import { Status } from "./status.js";
 import { StepActions } from "./step_actions.js";
 
-/** When the first attempt began and the last one ended. @param {any[]} path @returns {[number, number]} */
-export function span(path) {
-  const ends = path.flatMap(triesOf).map(beginAndEnd);
-  return [Math.min(...ends.map(([start]) => start)), Math.max(...ends.map(([, end]) => end))];
+/** Where a moment lies on the axis of time, from 0 to 1. @typedef {(at: number) => number} Axis */
+
+/**
+ * The axis of time of an execution, from its first attempt to its last; without the time in which nothing ran, unless
+ * waiting is shown: pauses, people who were asked, and free slots that were waited for.
+ * @param {any[]} path @param {boolean} withWaiting @returns {{axis: Axis, waited: number}} how long nothing ran, in seconds
+ */
+export function axisOf(path, withWaiting) {
+  const ends = path.flatMap(triesOf).map(beginAndEnd).sort((one, other) => one[0] - other[0]);
+  const busy = /** @type {[number, number][]} */ ([]);
+  for (const [start, end] of ends) {
+    const last = busy[busy.length - 1];
+    if (last && start <= last[1]) last[1] = Math.max(last[1], end);
+    else busy.push([start, end]);
+  }
+  const first = busy[0]?.[0] ?? 0;
+  const whole = (busy[busy.length - 1]?.[1] ?? 0) - first;
+  const worked = busy.reduce((sum, [start, end]) => sum + end - start, 0);
+  const before = [0]; // of each busy time, how much was worked before it
+  for (const [start, end] of busy) before.push(before[before.length - 1] + end - start);
+  /** @param {number} at */
+  function place(at) {
+    let [low, high] = [0, busy.length]; // the busy time that began last
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (busy[middle][0] <= at) low = middle + 1;
+      else high = middle;
+    }
+    return low ? before[low - 1] + Math.min(at, busy[low - 1][1]) - busy[low - 1][0] : 0;
+  }
+  const axis = withWaiting ? (/** @type {number} */ at) => (at - first) / Math.max(whole, 1e-3) : (/** @type {number} */ at) => place(at) / Math.max(worked, 1e-3);
+  return { axis, waited: (whole - worked) / 1000 };
 }
 
 /** The attempts of a step that have begun; the step itself where they were removed. @param {any} step @returns {any[]} */
@@ -44,22 +73,22 @@ function callsOf({ calls, invocations }) {
 /**
  * @param {object} props
  * @param {any} props.step
- * @param {[number, number]} props.ends of the axis of time
+ * @param {Axis} props.axis of time
  * @param {any} props.origin what can be forked and rolled back, and how
  */
-export function Step({ step, ends: [start, end], origin }) {
+export function Step({ step, axis, origin }) {
   const [isOpen, setOpen] = useState(false);
-  const percent = (/** @type {number} */ length) => (100 * length) / Math.max(end - start, 0.001);
+  const percent = (/** @type {number} */ at) => 100 * Math.max(0, Math.min(1, axis(at)));
   /** @param {string} status @param {[number, number]} ends @param {string} [title] */
   const barOf = (status, [from, to], title) => {
-    const left = Math.max(0, Math.min(100, percent(from - start)));
-    return { status, title, left: `${left}%`, width: `${Math.min(100 - left, percent(to - from))}%` };
+    const left = percent(from);
+    return { status, title, left: `${left}%`, width: `${percent(to) - left}%` };
   };
   const bars = [...triesOf(step).map((one) => barOf(one.status, beginAndEnd(one))), ...callsOf(step).map(({ name, ends }) => barOf("call", ends, name))];
   return html`<li><details onToggle=${(/** @type {any} */ event) => event.target === event.currentTarget && setOpen(event.target.open)}>
     <summary>
       <span class="quiet">${step.step}</span>
-      <span class="name"><i class=${`dot ${step.status}`} aria-hidden="true"></i>${step.node}${step.variant === "default" ? "" : html`<span class="quiet"> = ${step.variant}</span>`}</span>
+      <span class="name"><i class=${`dot ${step.status}`} aria-hidden="true"></i>${step.node}${step.variant === "default" ? "" : html`<span class="quiet"> = ${step.variant}</span>`}${step.name ? html` <span class="tag star" title=${step.note}>${step.name}</span>` : null}</span>
       <span class="lane" aria-hidden="true">${bars.map(({ status, title, left, width }) => html`<i class=${status} title=${title} style=${{ left, width }}></i>`)}</span>
       <span class="num">${duration(tookOf(step))}</span>
     </summary>
@@ -76,6 +105,9 @@ function Inner({ step, origin }) {
       ${step.tried.map((/** @type {any} */ one) => [one.stdout, one.stderr].filter(Boolean).map((text) => html`<pre tabindex="0">${text}</pre>`))}
       ${step.before ? html`<h3>${words.execution.changed}</h3><${Changed} before=${step.before} after=${step.checkpoint} />` : null}
       <${Calls} step=${step} />
+      ${(step.decisions ?? []).map((/** @type {any} */ one) => html`<${Decided} decision=${one} />`)}
+      ${step.note ? html`<p class="named"><b>${step.name}</b>: ${step.note}</p>` : null}
+      ${step.checkpoint && may("steer") ? html`<${Naming} step=${step} origin=${origin} />` : null}
       ${step.before && may("steer") ? html`<${StepActions} before=${step.before} step=${step} origin=${origin} />` : null}
     </div>`;
 }
@@ -85,6 +117,14 @@ function Changed({ before, after }) {
   const found = useResource((signal) => get(`/executions/${segment(before)}/diff/${segment(after)}`, {}, signal), [before, after]);
   if (!found.data) return html`<${Waiting} resource=${found} />`;
   return html`<${Difference} found=${found.data} names=${[words.execution.before, words.execution.after]} same=${words.execution.nothingChanged} />`;
+}
+
+/** Why the execution went on where it went, and the edges that were tried. @param {{decision: any}} props */
+function Decided({ decision: { to, why, tried = [] } }) {
+  const nameOf = (/** @type {string} */ node) => (node === "__end__" ? words.graph.end : node);
+  const left = tried.filter((/** @type {any} */ one) => !one.taken);
+  return html`<h3>${words.execution.wentTo(nameOf(to))}</h3><p>${why}</p>
+    ${left.length ? html`<p class="untaken">${words.execution.untaken}</p><ul class="untaken">${left.map((/** @type {any} */ one) => html`<li>${nameOf(one.to)}${one.when ? html`: <code>${one.when}</code>` : null}</li>`)}</ul>` : null}`;
 }
 
 /** Calls of models and tools. @param {{step: any}} props */

@@ -1,0 +1,50 @@
+/** Commands that texts of the server name, as what a browser has for them: a page, or a button of one. */
+import { html } from "./html.js";
+import { Link } from "./router.js";
+import { words } from "./words.js";
+
+const CODE = /`(wtb )?([^`\n]+)`/g;
+const HINT = /; `wtb [^`]*`[^;]*$/;
+
+/** Of commands that have a page of their own, its address. */
+const PAGES = /** @type {Record<string, string>} */ ({
+  list: "/", approvals: "/inbox", costs: "/costs", submit: "/submit", "workflow list": "/submit",
+  "schedule list": "/schedules", "session list": "/sessions", "session create": "/sessions", "session change": "/sessions", "budget list": "/costs",
+  "token list": "/access", "token create": "/access", "user list": "/access", "team list": "/access", "access list": "/access",
+});
+
+/** What a browser has for a command: words, and an address if it has a page of its own; null if a terminal alone has it. @param {string} command without `wtb` @returns {{text: string, to?: string} | null} */
+function inBrowser(command) {
+  const [first, second = ""] = command.split(" ");
+  const known = /** @type {Record<string, string>} */ (words.commands);
+  const verb = [`${first} ${second}`, first].find((one) => one in known);
+  return verb === undefined ? null : { text: known[verb], to: PAGES[verb] };
+}
+
+/**
+ * A text of the server, in which a command is a link to the page that does the same, or is called as its button; commands
+ * that no page has stay commands.
+ * @param {{text: string}} props
+ */
+export function Told({ text }) {
+  const parts = [];
+  let at = 0;
+  for (const match of text.matchAll(CODE)) {
+    parts.push(text.slice(at, match.index));
+    const found = match[1] ? inBrowser(match[2]) : null;
+    parts.push(!found ? html`<code>${match[1] ?? ""}${match[2]}</code>` : found.to ? html`<${Link} to=${found.to}>${found.text}<//>` : found.text);
+    at = match.index + match[0].length;
+  }
+  parts.push(text.slice(at));
+  return html`${parts}`;
+}
+
+/** What is not there, without the command that lists what is: a page has a link for that. @param {string} text */
+export function withoutHint(text) {
+  return text.replace(HINT, "");
+}
+
+/** A text that begins as a sentence does. @param {string} text */
+export function sentence(text) {
+  return /^[a-z]+[ ,]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
+}
