@@ -76,10 +76,12 @@ def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending, site: S
     regex.get_by_label("pattern").fill("[0-9]")
     visited.get_by_label("nodes").fill("A, B")
     visited.get_by_label("order").select_option("in_order")
-    page.get_by_label("Cases, each").fill("not JSON")
     page.get_by_role("button", name="Plan").click()
-    page.get_by_role("alert").get_by_text("cases, line 1").wait_for()
+    page.get_by_role("alert").get_by_text("There are no cases yet").wait_for()
+    page.get_by_label("Cases, each").fill("{not JSON")
+    page.get_by_role("alert").get_by_text("pasted.jsonl:1: not JSON").wait_for()
     page.get_by_label("Cases, each").fill("\n".join(map(json.dumps, SWEEP["cases"])))  # type: ignore[call-overload]
+    page.get_by_text(f"{len(SWEEP['cases'])} cases").wait_for()  # type: ignore[arg-type]
     before = sending.cluster.one("SELECT count(*) FROM sweeps")
     page.get_by_role("button", name="Plan").click()
     page.get_by_text("= 8 cells").wait_for()

@@ -1,6 +1,6 @@
 /** All texts of the pages, in one catalogue. Names of things are those of the commands. */
 /** @param {number} number @param {string} name */
-const many = (number, name) => `${number.toLocaleString("en")} ${name}${number === 1 ? "" : "s"}`;
+export const many = (number, name) => `${number.toLocaleString("en")} ${name}${number === 1 ? "" : "s"}`;
 
 export const words = {
   title: "Workflow Test Bench",
@@ -103,8 +103,7 @@ export const words = {
     choose: "choose one",
     usually: (/** @type {string} */ value) => `by default ${value}`,
     others: "Other evaluators, each a line as in a sweep file: a name, or JSON",
-    cases: "Cases, each a line of JSON",
-    file: "or from a file (JSON Lines)",
+    noCases: "There are no cases yet: drop, choose or paste some.",
     repeats: "Repeats",
     repeatsColumn: "repeats",
     limit: "Budget (US dollars)",
@@ -123,7 +122,6 @@ export const words = {
     planned: "as planned",
     take: (/** @type {number} */ repeats) => `Plan with ${repeats}`,
     wrongEvaluator: (/** @type {number} */ line, /** @type {string} */ problem) => `other evaluators, line ${line}: ${problem}`,
-    wrongCase: (/** @type {number} */ line, /** @type {string} */ problem) => `cases, line ${line}: ${problem}`,
   },
   sweep: {
     tabs: {
