@@ -223,6 +223,7 @@ def _extension(context: Context, draft: Draft, reason: Reason | None, changed: S
         cases=draft.cases.cases,
         clusters=draft.cases.clusters,
         record=record,
+        queues=levels.queues,
     )
 
 

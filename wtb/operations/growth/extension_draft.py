@@ -159,11 +159,6 @@ def _check_varies(sweep: SweepRow) -> None:
             f"sweep {sweep.name} ({sweep.id}) has exploratory rows, which stand after those that were planned: add "
             f"cases and repeats only, or submit a new sweep with these variants"
         )
-    if sweep.status == "running":
-        raise ConflictError(
-            f"sweep {sweep.name} ({sweep.id}) is running, so where new combinations would begin still moves: "
-            f"`wtb pause {sweep.id}` first, extend it, then `wtb resume {sweep.id}`; cases and repeats can be added now"
-        )
 
 
 def _new_levels(

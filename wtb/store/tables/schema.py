@@ -73,4 +73,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1049"
+REVISION = "1050"
