@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 import sqlalchemy as sa
 
 from wtb.core.errors import StoreError
-from wtb.core.fault_points import point
 from wtb.core.tree.extensions import extensions
 from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import Database, gave_way
@@ -46,9 +45,7 @@ def begin_deferred(database: Database, sweep_id: str) -> int:
         return 0
     try:
         with database.write(long=True) as connection:
-            begun = _begin(connection, sweep_id)
-            point("deferred.written")
-            return begun
+            return _begin(connection, sweep_id)
     except StoreError as error:
         if not gave_way(error):
             raise
