@@ -22,7 +22,7 @@ from wtb.core.ids import short_id
 from wtb.core.serialization.codec import encode
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import Combinations, Exclude, count, expand
-from wtb.core.tree.stored_spec import DataFinding, StoredPolicies, StoredSpec
+from wtb.core.tree.stored_spec import DataFinding, StoredPolicies, StoredSpec, stored_evaluators
 from wtb.core.values import Value
 from wtb.planning.approval import effective_modes
 from wtb.planning.binding import Bound, bind
@@ -171,6 +171,8 @@ class Prepared:
         stored["folder"] = str(spec.folder.absolute())
         stored["environment"] = environment()
         stored["code"] = self.bound.code
+        if self.bound.evaluators:
+            stored["evaluators"] = stored_evaluators(self.bound.evaluator_code)
         if tools := self.tool_versions():
             stored["environment"] = {**stored["environment"], "tools": tools}
         if self.only.sample is not None:
@@ -241,6 +243,8 @@ _RECORDED = (
     "final",
     "added_rows",
     "extensions",
+    "copied_from",
+    "evaluators",
     "fork_variants",
     "data",
     "sample",

@@ -10,6 +10,7 @@ from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.texts import plural
 from wtb.core.tree.added_rows import additions
 from wtb.core.tree.combinations import in_words
+from wtb.operations.archive.renamed_copies import check_copied
 from wtb.operations.context import Context
 from wtb.operations.control.pools import check_no_pool
 from wtb.operations.growth.estimating import Amount, estimate_runs
@@ -77,18 +78,28 @@ class Draft:
         return not self.planned.cells
 
 
-def check_extensible(context: Context, sweep: SweepRow) -> None:
-    """Reject a sweep that cannot be extended."""
+def check_extensible(context: Context, sweep: SweepRow, new_name: str | None = None) -> None:
+    """Reject a sweep that cannot be extended.
+
+    Args:
+        context: Where it is.
+        sweep: Its row.
+        new_name: The name of the copy that is extended instead; None if the sweep itself is.
+    """
     database = context.database
     if sweep.kind == "single":
         raise InputError(f"{sweep.id} is a single execution; expected a sweep", argument="ref")
     if sweep.status == "cancelled":
         raise ConflictError(f"sweep {sweep.name} ({sweep.id}) is cancelled for good: nothing of it runs any more")
     check_no_pool(database, sweep, "extended")
-    if names := baselines.names_of(database, sweep.id):
+    if new_name is not None:
+        check_copied(sweep, new_name)
+    elif names := baselines.names_of(database, sweep.id):
         raise ConflictError(
             f"sweep {sweep.name} ({sweep.id}) is the baseline {', '.join(map(repr, names))}: what others are compared "
-            f"with must stay as it is. Name another sweep with `wtb baseline set`, or submit a new sweep"
+            f"with must stay as it is. Give a new name (`--new-name NAME`) to extend a copy of it, or name another "
+            f"sweep with `wtb baseline set`",
+            argument="new_name",
         )
 
 

@@ -199,6 +199,7 @@ class SweepHandle(TargetHandle):
         repeats: int | None = None,
         vary: Mapping[str, Sequence[Variant]] | None = None,
         combination: Mapping[str, str] | None = None,
+        new_name: str | None = None,
         allow_code_change: bool = False,
         reason: str | None = None,
         run: bool = True,
@@ -228,6 +229,7 @@ class SweepHandle(TargetHandle):
             repeats=repeats,
             vary=vary,
             combination=combination,
+            new_name=new_name,
             allow_code_change=allow_code_change,
             reason=reason,
             run=run,
@@ -242,6 +244,7 @@ class SweepHandle(TargetHandle):
         cases: str | Path | Sequence[Any] | None = None,
         repeats: int | None = None,
         vary: Mapping[str, Sequence[Variant]] | None = None,
+        new_name: str | None = None,
     ) -> PlannedExtension:
         """Show what `extend` would add: cells, node runs and their price.
 
@@ -249,7 +252,9 @@ class SweepHandle(TargetHandle):
             cases: A file of cases, or the cases.
         """
         rows = None if cases is None else cases_to_send(cases)
-        return plan_extension(self._context, self.id, cases=rows, repeats=repeats, vary=vary, code=self._bind)
+        return plan_extension(
+            self._context, self.id, cases=rows, repeats=repeats, vary=vary, new_name=new_name, code=self._bind
+        )
 
     @documented_by(stop_combination)
     def stop_combination(self, combination: Mapping[str, str], *, reason: str | None = None) -> StoppedCombinations:
@@ -420,9 +425,11 @@ class SweepHandle(TargetHandle):
         return file
 
     @documented_by(copy_sweep)
-    def copy(self, to: str, *, session: str | None = None) -> CopiedSweepDocument:
-        """Copy it to another database, with its files, history and scores."""
-        return copy_sweep(self._context, self.id, to, session=session)
+    def copy(
+        self, to: str | None = None, *, session: str | None = None, new_name: str | None = None
+    ) -> CopiedSweepDocument:
+        """Copy it to another database, or under another name, with its files, history and scores."""
+        return copy_sweep(self._context, self.id, to, session=session, new_name=new_name)
 
     @documented_by(export_traces)
     def export_traces(

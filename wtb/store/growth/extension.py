@@ -5,7 +5,7 @@ All of it is one transaction, so that nobody sees a part of it, and whoever is k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -54,6 +54,7 @@ class Extension:
         clusters: By the number of a case that is there, the cluster that it gets, since a new one has its input.
         record: What the sweep records of it; None if its spec has it already.
         strict: See `ForkPoints`.
+        publish: Has a copy that is extended be there, in the same transaction.
     """
 
     spec: StoredSpec
@@ -69,6 +70,7 @@ class Extension:
     record: StoredExtension | None = None
     strict: bool = False
     queues: Mapping[str, str] = field(default_factory=dict)
+    publish: Callable[[sa.Connection], None] | None = None
 
 
 def insert_extension(database: Database, sweep: SweepRow, new: Extension) -> Begun:
@@ -103,6 +105,8 @@ def insert_extension(database: Database, sweep: SweepRow, new: Extension) -> Beg
 def _insert_all(database: Database, sweep: SweepRow, new: Extension) -> Begun:
     with database.write(long=True) as connection:
         session_to_submit_to(connection, sweep.session)
+        if new.publish is not None:
+            new.publish(connection)
         if new.rows:
             _lock_open(connection, sweep.id)
         status = _locked(connection, sweep)
