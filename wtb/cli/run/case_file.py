@@ -14,15 +14,21 @@ from wtb.core.errors import InputError
 from wtb.operations.drafting import reading_cases
 
 
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--columns", metavar="KEY=HEADING", help="Which heading is which key; ignore=HEADING for none."),
+]
+
+
 def cases(
     cases: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl, .csv, .json or .xlsx file.")],
     workflow: Annotated[
         str | None, typer.Option("--workflow", metavar="NAME", help="The workflow whose inputs they are.")
     ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--columns", metavar="KEY=HEADING", help="Which heading is which key; ignore=HEADING for none."),
+    sweep: Annotated[
+        str | None, typer.Option("--sweep", metavar="SWEEP", help="The sweep that they are to be added to.")
     ] = None,
+    columns: Columns = None,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -44,7 +50,8 @@ def cases(
             reading_cases.read_case_file,
             cases,
             workflow=workflow,
-            columns=_read_columns(columns or ()) or None,
+            sweep=sweep,
+            columns=read_columns(columns),
         )
     if format is options.Format.json:
         put_json(document, output)
@@ -54,12 +61,12 @@ def cases(
         raise typer.Exit(1)
 
 
-def _read_columns(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Return which headings are which key. Raises InputError."""
+def read_columns(texts: Iterable[str] | None) -> dict[str, list[str]] | None:
+    """Return which headings are which key; None if nothing is said. Raises InputError."""
     found: dict[str, list[str]] = {}
-    for text in texts:
+    for text in texts or ():
         key, equals, heading = text.partition("=")
         if not (key.strip() and equals and heading.strip()):
             raise InputError(f"--columns {text!r}: expected KEY=HEADING, such as expected=Answer", argument="columns")
         found.setdefault(key.strip(), []).append(heading)
-    return found
+    return found or None

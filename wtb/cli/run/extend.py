@@ -12,6 +12,7 @@ import typer
 from wtb.cli import options
 from wtb.cli.console import open_backend, prints_to_stderr, put, read_pair, render_matrix, say
 from wtb.cli.progress import progress_display
+from wtb.cli.run import case_file
 from wtb.cli.run.sweeps import exit_code, say_how_it_ended
 from wtb.config import yaml_reader
 from wtb.display import json_text
@@ -32,7 +33,7 @@ Vary = Annotated[
     typer.Option(
         "--vary",
         metavar="NODE=VARIANT",
-        help="A further variant: a name, an import path or a mapping; may be given several times.",
+        help="A further variant: a name, an import path or a mapping; or NODE.PARAMETER=LEVEL. May be given several times.",
     ),
 ]
 
@@ -40,6 +41,7 @@ Vary = Annotated[
 def extend(
     ref: options.Sweep,
     cases: Annotated[Path | None, typer.Option("--cases", metavar="FILE", help="Cases to add.")] = None,
+    columns: case_file.Columns = None,
     repeats: Annotated[int | None, typer.Option("--repeats", help="How many repeats there are to be.")] = None,
     vary: Vary = None,
     combination: Annotated[
@@ -79,11 +81,17 @@ def extend(
     """
     backend = open_backend(db, broker)
     rows = None if cases is None else new_cases.cases_to_send(cases)
-    levels = read_levels(vary)
+    levels, keys = read_levels(vary), case_file.read_columns(columns)
     chosen = None if combination is None else dict(read_pair("--combination", text) for text in combination)
     if dry_run:
         planned = backend.call(
-            extending.plan_extension, ref, cases=rows, repeats=repeats, vary=levels, new_name=new_name
+            extending.plan_extension,
+            ref,
+            cases=rows,
+            columns=keys,
+            repeats=repeats,
+            vary=levels,
+            new_name=new_name,
         )
         is_json = format is options.Format.json
         put(json_text.as_json(asdict(planned)) if is_json else extensions.planned_in_words(planned), output)
@@ -94,6 +102,7 @@ def extend(
             extending.extend,
             ref,
             cases=rows,
+            columns=keys,
             repeats=repeats,
             vary=levels,
             combination=chosen,

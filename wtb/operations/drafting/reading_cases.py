@@ -20,11 +20,13 @@ from wtb.core.errors import InputError, describe
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable, storable
 from wtb.operations.context import Context
+from wtb.operations.running.preparing import bind_stored
 from wtb.operations.running.uploaded_cases import MOST_CASES, write_upload
 from wtb.planning.cases import Case, CaseSource, read_cases
 from wtb.planning.data.case_columns import IGNORE, OF_A_CASE, CaseTable, key_text, read_columns
 from wtb.planning.data.checking import input_problems
-from wtb.planning.prepare import of_workflow
+from wtb.planning.prepare import of_workflow, stored_spec
+from wtb.store.read import queries
 
 _SHOWN_CASES = 5
 _SHOWN_VALUES = 3
@@ -51,6 +53,7 @@ def read_case_file(
     cases: Any,
     *,
     workflow: str | None = None,
+    sweep: str | None = None,
     columns: Mapping[str, Any] | None = None,
 ) -> CaseFileDocument:
     """Read a file of cases as a sweep would, and show its columns, its problems and its first cases.
@@ -63,19 +66,26 @@ def read_case_file(
         cases: The path of a file, a list of cases, a table as `{headings: [...], rows: [[...]]}`, or a file that a
             server was sent as `{upload: SHA-256, name: FILE}`. A server reads no paths.
         workflow: The workflow whose inputs the cases are; without one any key may be in an input.
+        sweep: The sweep that they are to be added to, instead of a workflow: its id, the beginning of it, or its name.
         columns: Which heading is which key, of a table: `{question: "Question ", ignore: [Notes]}`.
 
     Returns:
         The document.
 
     Raises:
-        InputError: If there is no such file, upload or workflow, or `columns` names what is not there.
+        InputError: If there is no such file, upload, workflow or sweep, or `columns` names what is not there.
     """
+    if workflow is not None and sweep is not None:
+        raise InputError("expected either a workflow or a sweep", argument="sweep")
     of = None if workflow is None else _workflow_named(context, workflow)
     given = read_columns({} if columns is None else columns)
+    usual: Mapping[str, Sequence[str]] = {}
+    if sweep is not None:
+        bound = bind_stored(context, stored_spec(queries.find_sweep(context.database, sweep)))
+        of, usual = bound.workflow, bound.spec.columns
     with _opened(context, cases) as place:
         try:
-            return _document(place, of, given)
+            return _document(place, of, given, usual if columns is None else {})
         except InputError as error:
             raise InputError(*map(place.named, error.problems), argument="cases") from None
 
@@ -117,12 +127,17 @@ def _rows(cases: object) -> Sequence[Any] | CaseTable:
         raise InputError(f"cases: {describe(cases)}; expected a list of cases, a table or an upload") from None
 
 
-def _document(place: _Place, workflow: Workflow | None, given: Mapping[str, Sequence[str]]) -> CaseFileDocument:
+def _document(
+    place: _Place,
+    workflow: Workflow | None,
+    given: Mapping[str, Sequence[str]],
+    usual: Mapping[str, Sequence[str]],
+) -> CaseFileDocument:
     source = place.source if workflow is None else of_workflow(place.source, workflow)
     headings, rows = source.head(_SHOWN_VALUES)
     columns, mapping = None, dict[str, tuple[str, ...]]()
     if headings is not None:
-        source = replace(source, columns=replace(source.columns, columns=given))
+        source = replace(source, columns=replace(source.columns, columns=given or usual))
         _, _, unknown = source.columns.find(headings)
         mapping = source.columns.offer(headings)
         source = replace(source, columns=replace(source.columns, columns=mapping))

@@ -20,6 +20,7 @@ from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.growth.evaluator_changes import accept_evaluators
 from wtb.operations.growth.extension_draft import (
+    Asked,
     Draft,
     PlannedExtension,
     check_extensible,
@@ -69,7 +70,8 @@ def plan_extension(
     context: Context,
     ref: str,
     *,
-    cases: Sequence[Any] | None = None,
+    cases: Sequence[Any] | Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Variant]] | None = None,
     new_name: Title | None = None,
@@ -80,9 +82,11 @@ def plan_extension(
     Args:
         context: Where.
         ref: The sweep: its id, the beginning of it, or its name.
-        cases: Cases to add, as in a file of cases. Those that are there with the same content are counted.
+        cases: Cases to add, as in a file of cases, or `{upload: SHA-256, name: FILE}` of a file that a server was sent.
+            Those that are there with the same content are counted.
+        columns: Which heading of a table is which key; by default as the sweep has it.
         repeats: How many repeats there are to be.
-        vary: Node -> further variants, as in a sweep file.
+        vary: Node -> further variants, as in a sweep file; `node.parameter` -> further levels of a factor.
         new_name: The name of a copy, which would be extended instead of the sweep.
         code: Binds a sweep to its code; by default what its import path names.
 
@@ -95,7 +99,8 @@ def plan_extension(
     """
     sweep = queries.find_sweep(context.database, ref)
     check_extensible(context, sweep, new_name)
-    return draft_extension(context, sweep, (cases, repeats, vary), code or partial(bind_stored, context)).planned
+    asked = Asked(cases, columns, repeats, vary)
+    return draft_extension(context, sweep, asked, code or partial(bind_stored, context)).planned
 
 
 @checked
@@ -104,7 +109,8 @@ def extend(
     context: Context,
     ref: str,
     *,
-    cases: Sequence[Any] | None = None,
+    cases: Sequence[Any] | Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Variant]] | None = None,
     combination: Mapping[str, str] | None = None,
@@ -125,9 +131,11 @@ def extend(
     Args:
         context: Where, and who extends it.
         ref: The sweep: its id, the beginning of it, or its name.
-        cases: Cases to add, as in a file of cases. Those that are there with the same content are counted.
+        cases: Cases to add, as in a file of cases, or `{upload: SHA-256, name: FILE}` of a file that a server was sent.
+            Those that are there with the same content are counted.
+        columns: Which heading of a table is which key; by default as the sweep has it.
         repeats: How many repeats there are to be.
-        vary: Node -> further variants, as in a sweep file.
+        vary: Node -> further variants, as in a sweep file; `node.parameter` -> further levels of a factor.
         combination: Node -> variant: stopped combinations that choose all of these run again.
         new_name: The name of a copy, which is extended instead of the sweep. A sweep that is a baseline needs one.
         allow_code_change: Go on although code, or a tool of a server, has changed.
@@ -152,7 +160,8 @@ def extend(
         check_runs_elsewhere(context, sweep)
     code = code or partial(bind_stored, context)
     numbers = [] if combination is None else stopped_to_restart(context, sweep, combination)
-    draft = draft_extension(context, sweep, (cases, repeats, vary), code, restarts=combination is not None)
+    asked = Asked(cases, columns, repeats, vary, restarts=combination is not None)
+    draft = draft_extension(context, sweep, asked, code)
     changed = _check_code(context, draft, allow=allow_code_change)
     evaluators = accept_evaluators(context, draft.sweep, draft.levels.bound, allow=allow_code_change)
     if new_name is not None and draft.is_empty:

@@ -17,6 +17,7 @@ from wtb.operations.growth.estimating import Amount, estimate_runs
 from wtb.operations.growth.levels import Choices, Code, Levels, with_levels
 from wtb.operations.growth.new_cases import NewCases, read_new_cases
 from wtb.operations.growth.new_rows import Grown, count_at_most, new_rows
+from wtb.operations.running.uploaded_cases import sent_cases
 from wtb.planning.binding import Bound
 from wtb.planning.factors.changes import with_changed_levels
 from wtb.planning.factors.variant_forms import VariantRef
@@ -103,7 +104,23 @@ def check_extensible(context: Context, sweep: SweepRow, new_name: str | None = N
         )
 
 
-Asked = tuple[Sequence[Any] | None, int | None, Mapping[str, Sequence[Variant]] | None]
+@dataclass(frozen=True)
+class Asked:
+    """What is to be added to a sweep.
+
+    Attributes:
+        cases: Cases, or what names an upload.
+        columns: Which heading of a table of cases is which key; by default as the sweep has it.
+        repeats: How many repeats there are to be.
+        vary: Node, or node and parameter -> further variants, or levels.
+        restarts: Whether stopped combinations are to run again.
+    """
+
+    cases: Sequence[Any] | Mapping[str, Any] | None = None
+    columns: Mapping[str, Any] | None = None
+    repeats: int | None = None
+    vary: Mapping[str, Sequence[Variant]] | None = None
+    restarts: bool = False
 
 
 def stopped_to_restart(context: Context, sweep: SweepRow, combination: Choices) -> list[int]:
@@ -114,11 +131,12 @@ def stopped_to_restart(context: Context, sweep: SweepRow, combination: Choices) 
     ]
 
 
-def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code, *, restarts: bool = False) -> Draft:
+def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code) -> Draft:
     """Check an extension against the sweep. Raises InputError or ConflictError."""
-    cases, repeats, vary = asked
-    if cases is None and repeats is None and not vary and not restarts:
+    repeats, vary = asked.repeats, asked.vary
+    if asked.cases is None and repeats is None and not vary and not asked.restarts:
         raise InputError(_NOTHING)
+    cases = None if asked.cases is None else sent_cases(context.database, asked.cases)
     before = sweep.spec["repeats"]
     if repeats is not None and repeats < before:
         raise InputError(
@@ -137,7 +155,7 @@ def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code,
     has = evidence.case_count(context.database, sweep.id)
     _check_size(sweep, (len(every) + count_at_most(grown), has + len(cases or ()), repeats or before))
     rows = new_rows(grown)
-    new_cases = NewCases() if cases is None else read_new_cases(context, sweep, levels.bound, cases)
+    new_cases = NewCases() if cases is None else read_new_cases(context, sweep, levels.bound, cases, asked.columns)
     after = repeats or before
     cells = (len(every) + len(rows)) * (has + len(new_cases.cases)) * after - len(every) * has * before
     runs, usd = estimate_runs(

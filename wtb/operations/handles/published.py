@@ -47,10 +47,15 @@ class Published:
 
     @documented_by(read_case_file)
     def read_case_file(
-        self, cases: Any, *, workflow: str | None = None, columns: Mapping[str, Any] | None = None
+        self,
+        cases: Any,
+        *,
+        workflow: str | None = None,
+        sweep: str | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> CaseFileDocument:
         """Read a file of cases as a sweep would, and show its columns, its problems and its first cases."""
-        return read_case_file(self._context, cases, workflow=workflow, columns=columns)
+        return read_case_file(self._context, cases, workflow=workflow, sweep=sweep, columns=columns)
 
     @documented_by(operations.plan_published)
     def plan_published(

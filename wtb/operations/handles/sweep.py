@@ -196,6 +196,7 @@ class SweepHandle(TargetHandle):
         self,
         *,
         cases: str | Path | Sequence[Any] | None = None,
+        columns: Mapping[str, Any] | None = None,
         repeats: int | None = None,
         vary: Mapping[str, Sequence[Variant]] | None = None,
         combination: Mapping[str, str] | None = None,
@@ -226,6 +227,7 @@ class SweepHandle(TargetHandle):
             self._context,
             self.id,
             cases=rows,
+            columns=columns,
             repeats=repeats,
             vary=vary,
             combination=combination,
@@ -242,6 +244,7 @@ class SweepHandle(TargetHandle):
         self,
         *,
         cases: str | Path | Sequence[Any] | None = None,
+        columns: Mapping[str, Any] | None = None,
         repeats: int | None = None,
         vary: Mapping[str, Sequence[Variant]] | None = None,
         new_name: str | None = None,
@@ -253,7 +256,14 @@ class SweepHandle(TargetHandle):
         """
         rows = None if cases is None else cases_to_send(cases)
         return plan_extension(
-            self._context, self.id, cases=rows, repeats=repeats, vary=vary, new_name=new_name, code=self._bind
+            self._context,
+            self.id,
+            cases=rows,
+            columns=columns,
+            repeats=repeats,
+            vary=vary,
+            new_name=new_name,
+            code=self._bind,
         )
 
     @documented_by(stop_combination)

@@ -38,6 +38,21 @@ def with_uploaded_cases(database: Database, keys: Mapping[str, Any]) -> dict[str
     return {**keys, "cases": rows}
 
 
+def sent_cases(database: Database, cases: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+    """Return cases that were sent with a call as a list of them, or of a table alone.
+
+    Args:
+        database: Which has the upload.
+        cases: A list of cases, or what names an upload.
+
+    Raises:
+        InputError: If there is no such upload, or it cannot be read.
+        ConflictError: If it is removed while it is read.
+    """
+    rows = with_uploaded_cases(database, {"cases": cases})["cases"]
+    return [rows] if isinstance(rows, Mapping) else list(rows)
+
+
 def write_upload(
     database: Database, cases: Mapping[str, Any], folder: Path, argument: str = "cases"
 ) -> tuple[Path, str]:

@@ -359,20 +359,25 @@ export const words = {
   },
   extension: {
     title: "Extend",
-    legend: "Add cases, repeats or variants. Only what is new runs; results that are there stay as they are.",
-    cases: "Cases to add, one JSON object a line",
-    file: "or a file of JSON Lines",
+    legend: "Add cases, repeats, levels or variants. Only what is new runs; results that are there stay as they are.",
+    cases: "Cases to add",
     repeats: "Repeats in all",
-    vary: "Variants to add, NODE=VARIANT a line",
-    plan: "Show what this adds",
+    more: "More of",
+    present: (/** @type {string[]} */ levels) => `has ${levels.slice(0, 8).join(", ")}${levels.length > 8 ? ` and ${levels.length - 8} more` : ""}; one a line`,
+    vary: "Others, NODE=VARIANT or NODE.PARAMETER=LEVEL a line",
+    newName: "Name of a copy, which is extended instead",
+    noNewName: "none: extend this sweep",
     extend: (/** @type {number} */ cells) => `Add ${many(cells, "cell")}`,
+    extendCopy: (/** @type {number} */ cells) => `Copy, and add ${many(cells, "cell")}`,
     planned: (/** @type {any} */ one, /** @type {string | null} */ price) => {
       if (!one.cells) return "This adds nothing that is not there already.";
       const [low, high] = one.node_runs;
       const runs = high === null ? `at least ${low}` : low === high ? `${low}` : `${low} to ${high}`;
-      return `${many(one.cells, "new cell")}, ${runs} node runs, ${price === null ? "at a price that is not known" : `about ${price} by what this sweep has cost`}${one.present ? `; ${many(one.present, "case")} in the sweep already` : ""}.`;
+      return `${many(one.cells, "new cell")}, ${runs} node runs, ${price === null ? "at a price that is not known" : `about ${price} by what this sweep has cost`}.`;
     },
-    wrongLine: (/** @type {number} */ line, /** @type {string} */ problem) => `Line ${line} of the cases is no JSON: ${problem}`,
+    newCases: (/** @type {number} */ fresh, /** @type {number} */ present, /** @type {number} */ heldOut) => `${many(fresh, "new case")}${present ? `; ${many(present, "case")} in the sweep already` : ""}${heldOut ? `; ${many(heldOut, "case")} left out by the holdout` : ""}.`,
+    moreCombinations: (/** @type {number} */ count) => `and ${many(count, "more combination")}`,
+    wrongJson: (/** @type {string} */ text, /** @type {string} */ problem) => `“${text}” is no JSON: ${problem}`,
     wrongVariant: (/** @type {string} */ line) => `“${line}” names no variant; expected NODE=VARIANT`,
   },
   changes: {

@@ -66,7 +66,7 @@ export function SweepPage({ parts: [ref] }) {
   }, [sweep?.name]);
 
   if (!sweep) return html`<${Waiting} resource=${status} />`;
-  return html`<${Heading} status=${status.data} reload=${status.reload} />
+  return html`<${Heading} status=${status.data} combinations=${(matrix?.rows ?? []).map((/** @type {any} */ row) => row.combination)} reload=${status.reload} />
     ${isLive && !isConnected ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
     ${figures.data?.decision ? html`<${Decision} decision=${figures.data.decision} />` : null}
     ${matrix?.as_of ? html`<p class="quiet">${words.sweep.asOf(matrix.as_of)}</p>` : null}
@@ -236,7 +236,7 @@ function useLive(ref, isLive, resources) {
 }
 
 /** @param {any} props */
-function Heading({ status, reload }) {
+function Heading({ status, combinations, reload }) {
   const { sweep, cells, cost, node_runs: runs } = status;
   return html`<div class="head">
       <h1>${sweep.name}</h1><span class="quiet mono">${sweep.id}</span><${Status} status=${sweep.status} reason=${sweep.reason} />
@@ -254,7 +254,7 @@ function Heading({ status, reload }) {
       <span class="grow"></span>
       <a href=${`/api/v1/sweeps/${segment(sweep.id)}/report.html`} download>${words.sweep.save}</a>
     </div>
-    ${sweep.status === "cancelled" ? null : html`<${Extension} path=${`/sweeps/${segment(sweep.id)}`} isQueued=${Boolean(status.queue)} reload=${reload} />`}`;
+    ${sweep.status === "cancelled" ? null : html`<${Extension} sweep=${sweep} combinations=${combinations} isQueued=${Boolean(status.queue)} reload=${reload} />`}`;
 }
 
 /** The combinations of which cells failed, as an address has them; all if there is no cause yet. @param {any} failures */

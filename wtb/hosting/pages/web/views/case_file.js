@@ -14,12 +14,13 @@ const PAUSE_MS = 400; // after which what is typed is read
 
 /**
  * @param {object} props
- * @param {string} props.workflow its published name, whose inputs the cases are
+ * @param {string} [props.workflow] its published name, whose inputs the cases are
+ * @param {string} [props.sweep] to which they are to be added, instead of a workflow
  * @param {string} [props.title] of the group
  * @param {string} [props.example] a case in JSON, which a button fills in
  * @param {(cases: CasesToSend | null) => void} props.onChange called with null while there are none that can be read
  */
-export function CaseFileField({ workflow, title = caseWords.title, example = "", onChange }) {
+export function CaseFileField({ workflow, sweep, title = caseWords.title, example = "", onChange }) {
   const [text, setText] = useState("");
   const [sent, setSent] = useState(/** @type {import("../lib/upload.js").Upload | null} */ (null));
   const [read, setRead] = useState(/** @type {Read | null} */ (null));
@@ -39,7 +40,7 @@ export function CaseFileField({ workflow, title = caseWords.title, example = "",
     onChange(null);
     try {
       const cases = await send();
-      const found = /** @type {Read} */ (await post("/case-files", { cases, workflow, ...(columns ? { columns } : {}) }, mine.signal));
+      const found = /** @type {Read} */ (await post("/case-files", { cases, ...(sweep ? { sweep } : { workflow }), ...(columns ? { columns } : {}) }, mine.signal));
       if (mine !== latest.current) return;
       setSent(cases);
       setRead(found);
