@@ -13,7 +13,6 @@ from wtb.cli.console import backend_elsewhere, open_context, prints_to_stderr, p
 from wtb.core.errors import InputError
 from wtb.operations.drafting import reading_cases
 
-
 Columns = Annotated[
     list[str] | None,
     typer.Option("--columns", metavar="KEY=HEADING", help="Which heading is which key; ignore=HEADING for none."),

@@ -144,7 +144,8 @@ class RecordedCode(NamedTuple):
         fingerprints = {key: dict(variants) for key, variants in self.fingerprints.items()}
         fingerprints[node][variant] = other.fingerprints[node][name]
         parts = {
-            key: {one: parts_of(self.code, key, one) or {} for one in variants} for key, variants in fingerprints.items()
+            key: {one: parts_of(self.code, key, one) or {} for one in variants}
+            for key, variants in fingerprints.items()
         }
         parts[node][variant] = parts_of(other.code, node, name) or {}
         return RecordedCode(fingerprints, stored_code(parts))

@@ -54,11 +54,11 @@ def _published(context: Context, sweep: SweepRow) -> RecordedCode:
     return evaluator_code(named)
 
 
-def _changed_error(
-    sweep: SweepRow, recorded: RecordedCode, present: RecordedCode, names: list[str]
-) -> ConflictError:
+def _changed_error(sweep: SweepRow, recorded: RecordedCode, present: RecordedCode, names: list[str]) -> ConflictError:
     causes = why(recorded.code, present.code, [(EVALUATORS, name) for name in names])
-    which = f"evaluator {names[0]!r} has" if len(names) == 1 else f"evaluators {listed_names(list(map(repr, names)))} have"
+    which = (
+        f"evaluator {names[0]!r} has" if len(names) == 1 else f"evaluators {listed_names(list(map(repr, names)))} have"
+    )
     options = " ".join(f"--evaluate {path}" for path in _paths(sweep, names))
     return ConflictError(
         f"sweep {sweep.name} ({sweep.id}): {which} changed since the cells that are there were scored {causes}, so new "

@@ -71,9 +71,7 @@ def _begin(connection: sa.Connection, sweep_id: str) -> int:
     return count
 
 
-def _settle(
-    connection: sa.Connection, sweep: SweepRow, execution: ExecutionRow, starts: Mapping[int, Start]
-) -> None:
+def _settle(connection: sa.Connection, sweep: SweepRow, execution: ExecutionRow, starts: Mapping[int, Start]) -> None:
     """Give cells of a deferred execution those that they begin with, and remove it once it stands for none."""
     queues = execution.deferred or {}
     builder = RowCells(connection, sweep, _queue_for(queues), Begun(), share=True, queues=queues, are_present=True)
@@ -98,9 +96,7 @@ def _queue_for(queues: Mapping[str, str]) -> QueueFor:
 def _rows(connection: sa.Connection, sweep: SweepRow, numbers: Collection[int]) -> dict[int, NewRow]:
     """Return deferred combinations by number, each with those that it may be made from: added before it, not stopped."""
     query = sa.select(combinations.c.number, combinations.c.choices, combinations.c.stopped)
-    every = connection.execute(
-        query.where(combinations.c.sweep_id == sweep.id).order_by(combinations.c.number)
-    ).all()
+    every = connection.execute(query.where(combinations.c.sweep_id == sweep.id).order_by(combinations.c.number)).all()
     choices = {row.number: row.choices for row in every}
     firsts = {number: min(one["combinations"]) for one in extensions(sweep.spec) for number in one["combinations"]}
     found = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -135,7 +135,10 @@ def _move_to_fork_points(connection: sa.Connection, sweep: SweepRow, numbers: Se
     rows = connection.execute(query.where(combinations.c.sweep_id == sweep.id).order_by(combinations.c.number)).all()
     others = [row for row in rows if row.stopped is None and row.number not in numbers]
     own = {row.number: row.choices for row in rows if row.number in numbers}
-    new = [NewRow(choices, nearest_origins(choices, {row.number: row.choices for row in others})) for choices in own.values()]
+    new = [
+        NewRow(choices, nearest_origins(choices, {row.number: row.choices for row in others}))
+        for choices in own.values()
+    ]
     skipped = (
         sa.select(cells.c.case_number, cells.c.repeat, cells.c.combination, executions.c.id, executions.c.head_id)
         .join(executions, executions.c.id == cells.c.execution_id)
