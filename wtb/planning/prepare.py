@@ -170,9 +170,7 @@ class Prepared:
         stored["baseline_row"] = None if self.baseline is None else dict(self.baseline)
         stored["folder"] = str(spec.folder.absolute())
         stored["environment"] = environment()
-        stored["code"] = self.bound.code
-        if self.bound.evaluators:
-            stored["evaluators"] = stored_evaluators(self.bound.evaluator_code)
+        self._record_code(stored)
         if tools := self.tool_versions():
             stored["environment"] = {**stored["environment"], "tools": tools}
         if self.only.sample is not None:
@@ -189,6 +187,11 @@ class Prepared:
         if self.served:
             stored["served"] = True
         return stored
+
+    def _record_code(self, stored: StoredSpec) -> None:
+        stored["code"] = self.bound.code
+        if self.bound.evaluators:
+            stored["evaluators"] = stored_evaluators(self.bound.evaluator_code)
 
     def tool_versions(self) -> dict[str, dict[str, str]]:
         """Ask the servers of the workflow for the versions of their tools, by server. Raises InputError."""

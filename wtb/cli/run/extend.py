@@ -33,7 +33,7 @@ Vary = Annotated[
     typer.Option(
         "--vary",
         metavar="NODE=VARIANT",
-        help="A further variant: a name, an import path or a mapping; or NODE.PARAMETER=LEVEL. May be given several times.",
+        help="A further variant: a name, an import path or a mapping; or NODE.PARAMETER=LEVEL. For several, repeat it.",
     ),
 ]
 

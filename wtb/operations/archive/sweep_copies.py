@@ -83,9 +83,12 @@ def copy_sweep(
 def _copied_beside(context: Context, sweep: SweepRow, name: str) -> CopiedSweepDocument:
     check_no_pool(context.database, sweep, "copied")
     check_copied(sweep, name)
-    with renamed_copy(context, sweep, name) as copy, noting(context, "copy", sweep=sweep.id, name=name):
-        with context.database.write() as connection:
-            copy.publish(connection)
+    with (
+        renamed_copy(context, sweep, name) as copy,
+        noting(context, "copy", sweep=sweep.id, name=name),
+        context.database.write() as connection,
+    ):
+        copy.publish(connection)
     freeze(context.database, copy.sweep.id)
     return {
         "version": 1,

@@ -63,7 +63,7 @@ def _begin(connection: sa.Connection, sweep_id: str) -> int:
     pairs = [(execution.case_number, execution.repeat) for execution in held]
     places = {number: place for place, number in enumerate(rows)}
     count = 0
-    for execution, pair, starts in zip(held, pairs, points.starts(pairs), strict=True):
+    for execution, starts in zip(held, points.starts(pairs), strict=True):
         known = [number for number in execution.combinations if not starts[places[number]].is_deferred]
         if known:
             _settle(connection, sweep, execution, {number: starts[places[number]] for number in known})
@@ -94,7 +94,7 @@ def _queue_for(queues: Mapping[str, str]) -> QueueFor:
 
 
 def _rows(connection: sa.Connection, sweep: SweepRow, numbers: Collection[int]) -> dict[int, NewRow]:
-    """Return deferred combinations by number, each with those that it may be made from: added before it, not stopped."""
+    """Return deferred combinations by number, each with those added before it that it may be made from."""
     query = sa.select(combinations.c.number, combinations.c.choices, combinations.c.stopped)
     every = connection.execute(query.where(combinations.c.sweep_id == sweep.id).order_by(combinations.c.number)).all()
     choices = {row.number: row.choices for row in every}

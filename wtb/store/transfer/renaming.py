@@ -63,9 +63,8 @@ class NewIds:
             renamed[name] = self._within(renamed.get(name))
         if table in _OF_SPENDING:
             renamed |= _SPENT
-        if (status := renamed.get("status")) in _RELEASED.get(table, {}):
-            renamed["status"] = _RELEASED[table][status]
-        return renamed
+        released, status = _RELEASED.get(table, {}), str(renamed.get("status"))
+        return {**renamed, "status": released[status]} if status in released else renamed
 
     def of(self, id: str) -> str:
         """Return the new id of an old one."""
