@@ -33,7 +33,6 @@ from wtb.operations.running import continuing, local
 from wtb.operations.running.local import ShowProgress
 from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
 from wtb.planning.prepare import stored_spec
-from wtb.planning.sweep_spec import Variant
 from wtb.store.growth.extension import Extension, insert_extension
 from wtb.store.growth.row_cells import Begun
 from wtb.store.growth.stopped import restart_combinations
@@ -73,7 +72,7 @@ def plan_extension(
     cases: Sequence[Any] | Mapping[str, Any] | None = None,
     columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
-    vary: Mapping[str, Sequence[Variant]] | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
     new_name: Title | None = None,
     code: Code | None = None,
 ) -> PlannedExtension:
@@ -112,7 +111,7 @@ def extend(
     cases: Sequence[Any] | Mapping[str, Any] | None = None,
     columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
-    vary: Mapping[str, Sequence[Variant]] | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
     combination: Mapping[str, str] | None = None,
     new_name: Title | None = None,
     allow_code_change: bool = False,

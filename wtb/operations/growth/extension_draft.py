@@ -119,7 +119,7 @@ class Asked:
     cases: Sequence[Any] | Mapping[str, Any] | None = None
     columns: Mapping[str, Any] | None = None
     repeats: int | None = None
-    vary: Mapping[str, Sequence[Variant]] | None = None
+    vary: Mapping[str, Sequence[Any]] | None = None
     restarts: bool = False
 
 
@@ -191,7 +191,7 @@ def _check_varies(sweep: SweepRow) -> None:
 
 
 def _new_levels(
-    sweep: SweepRow, present: Bound, vary: Mapping[str, Sequence[Variant]], every: Sequence[Choices]
+    sweep: SweepRow, present: Bound, vary: Mapping[str, Sequence[Any]], every: Sequence[Choices]
 ) -> tuple[dict[str, list[Variant]], list[str]]:
     """Return the variants that the sweep does not have yet, by node, and sentences about the others."""
     nodes = present.workflow.nodes
@@ -218,7 +218,7 @@ def _new_levels(
 
 
 def _with_points(
-    present: Bound, vary: Mapping[str, Sequence[Variant]], every: Sequence[Choices]
+    present: Bound, vary: Mapping[str, Sequence[Any]], every: Sequence[Choices]
 ) -> dict[str, list[Variant]]:
     """Replace `node.parameter: levels` by the variants that have these levels beside the others of each combination."""
     nodes = present.workflow.nodes

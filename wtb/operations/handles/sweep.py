@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
     from wtb.authoring.workflow import Workflow
     from wtb.operations.context import Context
-    from wtb.planning.sweep_spec import SweepSpec, Variant
+    from wtb.planning.sweep_spec import SweepSpec
 
 
 class SweepHandle(TargetHandle):
@@ -198,7 +198,7 @@ class SweepHandle(TargetHandle):
         cases: str | Path | Sequence[Any] | None = None,
         columns: Mapping[str, Any] | None = None,
         repeats: int | None = None,
-        vary: Mapping[str, Sequence[Variant]] | None = None,
+        vary: Mapping[str, Sequence[Any]] | None = None,
         combination: Mapping[str, str] | None = None,
         new_name: str | None = None,
         allow_code_change: bool = False,
@@ -246,7 +246,7 @@ class SweepHandle(TargetHandle):
         cases: str | Path | Sequence[Any] | None = None,
         columns: Mapping[str, Any] | None = None,
         repeats: int | None = None,
-        vary: Mapping[str, Sequence[Variant]] | None = None,
+        vary: Mapping[str, Sequence[Any]] | None = None,
         new_name: str | None = None,
     ) -> PlannedExtension:
         """Show what `extend` would add: cells, node runs and their price.

@@ -17,13 +17,13 @@ const EMPTY = /** @type {Form} */ ({ cases: null, repeats: "", levels: {}, other
 /** @param {string} text */
 const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
-/** A level or variant as it is typed: JSON, else the text itself. @param {string} text @returns {unknown} */
+/** A variant as it is typed: JSON of a mapping, else a name; a level is text, which the server reads as those that there are. @param {string} text @returns {unknown} */
 function valueOf(text) {
+  if (!text.startsWith("{")) return text;
   try {
     return JSON.parse(text);
   } catch (error) {
-    if (text.startsWith("{")) throw new Error(words.extension.wrongJson(text, /** @type {Error} */ (error).message));
-    return text;
+    throw new Error(words.extension.wrongJson(text, /** @type {Error} */ (error).message));
   }
 }
 
