@@ -83,9 +83,7 @@ def test_a_table_levels_and_repeats_are_planned_and_added(sending: Sending, site
     form.get_by_text("new cells").wait_for(state="detached")
     sending.cluster.wait_completed(sweep)
     after = cells(sending, sweep)
-    assert (after["total"], after["succeeded"]) == (32, 16), (
-        "values of tables are text, to which these nodes add nothing"
-    )
+    assert (after["total"], after["succeeded"]) == (32, 16), "values of tables are text, so these nodes fail"
     rows = sending.wtb("matrix", sweep, "--format", "json").json["rows"]
     assert [row["levels"]["B.by"] for row in rows] == ["1", "2", "5", "7"]
 
