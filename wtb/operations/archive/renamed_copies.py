@@ -83,8 +83,8 @@ def renamed_copy(context: Context, sweep: SweepRow, name: str) -> Iterator[Renam
     new_ids = NewIds(sweep.id, new_id)
     spec = sweep.spec.copy()
     spec["sweep"], spec["copied_from"] = name, sweep.id
-    own = {"pinned": False, "collected_usd": 0.0, "runner_id": None, "running_since": None}
-    copy: SweepRow = replace(sweep, id=new_id, name=name, spec=spec, **own)
+    copy = replace(sweep, id=new_id, name=name, spec=spec, pinned=False, collected_usd=0.0)
+    copy = replace(copy, runner_id=None, running_since=None)
     row = {column.name: getattr(copy, column.name) for column in sweeps.columns}
     home = Home(sweep.session_id, sweep.project)
     data = {"from": f"{sweep.name} ({sweep.id})", "by": context.by}

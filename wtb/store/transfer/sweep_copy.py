@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 import sqlalchemy as sa
@@ -26,6 +26,7 @@ from wtb.store.housekeeping.deletion import discard_submission
 from wtb.store.housekeeping.files import add_files
 from wtb.store.limits.sessions import session_of_submission
 from wtb.store.log import insert_events, log_rows
+from wtb.store.rows.sweeps import NewEvent
 from wtb.store.tables.schema import (
     approvals,
     attempts,
@@ -213,15 +214,15 @@ def copy_rows(
             counts[name] += len(batch)
             report(f"{name}: {counts[name]:,} rows")
             point("copy.batch")
-    log = (_event(row, home) for row in log_rows(connection, sweep_id))
+    log: Iterator[NewEvent] = (_event(row, home) for row in log_rows(connection, sweep_id))
     counts["events"] = 0
-    while batch := list(islice(log, _EVENTS)):
+    while some := list(islice(log, _EVENTS)):
         if new_ids is not None:
-            batch = [new_ids.row("events", _types(events), row) for row in batch]
+            some = [cast("NewEvent", new_ids.row("events", _types(events), row)) for row in some]
         with write() as out:
             _renew(out, copy_id)
-            insert_events(out, batch)
-        counts["events"] += len(batch)
+            insert_events(out, some)
+        counts["events"] += len(some)
         report(f"events: {counts['events']:,} rows")
     return {**counts, "values": len(copied)}
 
