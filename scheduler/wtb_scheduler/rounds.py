@@ -19,6 +19,7 @@ from wtb.execution.runtime.alerts import Alerts
 from wtb.operations.schedules.children import Fires
 from wtb.store.control import approvals
 from wtb.store.database import Database
+from wtb.store.growth import deferred
 from wtb.store.housekeeping.deletion import remove_hidden
 from wtb.store.read import tallies
 from wtb.store.rows.sweeps import OpenSweep, SweepRow
@@ -58,6 +59,8 @@ def run_round(
         maintenance.set_aside(database, row)
     maintenance.forget_dead_slots(database)
     approvals.expire(database)
+    for sweep_id in deferred.open_with_deferred(database):
+        deferred.begin_deferred(database, sweep_id)
     finished = paused = 0
     unfinished = []
     for sweep in maintenance.open_sweeps(database):

@@ -247,6 +247,10 @@ def test_a_new_level_of_a_factor_stands_beside_every_other_level(tmp_path: Path)
     }
     cells = project.inside("show", "grid", "--cells", "--format", "json", check=0).json["cells"]
     assert len(cells) == 24
+    number = project.inside("extend", "grid", "--vary", "answer.temperature=1.5", check=0)
+    assert "cells added of 6 combinations" in number.said
+    temperatures = project.inside("matrix", "grid", "--format", "json", check=0).json["rows"]
+    assert {row["levels"]["answer.temperature"] for row in temperatures} == {"0", "0.7", "1.5"}
     unknown = project.inside("extend", "grid", "--vary", "answer.modle=huge", check=2)
     assert "modle" in unknown.said
 

@@ -200,4 +200,5 @@ def test_a_mapping_of_columns_is_for_tables(cases: Any, found: str) -> None:
     document = parse(b"columns: {question: Q}\n", "s.yaml")
     with pytest.raises(InputError) as caught:
         read_cases(cases, Path(), Located(document), columns={"question": ["Q"]})
-    assert str(caught.value) == f"s.yaml:1: 'columns' is for tables, and 'cases' is {found}; expected a .csv file"
+    text = f"s.yaml:1: 'columns' is for tables, and 'cases' is {found}; expected a .csv or .xlsx file"
+    assert str(caught.value) == text

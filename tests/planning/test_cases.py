@@ -292,9 +292,9 @@ def test_a_missing_cases_file_is_refused_with_the_line_of_the_sweep_and_a_near_m
     assert str(caught.value).endswith("; did you mean 'cases.jsonl'?")
 
 
-@pytest.mark.parametrize("name", ["cases.xlsx", "cases", "pkg.mod:fn"])
+@pytest.mark.parametrize("name", ["cases.xls", "cases", "pkg.mod:fn"])
 def test_what_is_no_source_of_cases_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"expected a .jsonl, .csv or .json file, or an import path") as caught:
+    with pytest.raises(InputError, match=r"expected a .jsonl, .csv, .json or .xlsx file, or an import path") as caught:
         read_cases(name, folder, Located())
     assert str(caught.value).endswith("; save the sheet as CSV in UTF-8") == (name == "cases.xlsx")
 

@@ -58,7 +58,7 @@ _NAMES_NOTHING = """
     breakpoints budget by calls case cases cell choice clear closed code columns combination command comparisons
     content create_only cron differ directory dry_run edited endpoint evaluate expires_s failed failed_only
     feedback field file folder follow force from_node full headers heads input interval_s keep key keys kinds label
-    labels limit limits looked_into margin max_bytes max_cells metadata metric missed mode note notify now number
+    labels limit limits looked_into margin max_bytes max_cells metadata metric missed mode new_name note notify now number
     offset on_failure openinference own owner part path payload pdb pilot policy prepared priority progress
     protobuf provider queued quota rater reason remove repeat repeats role row rows run scale scopes set severity
     since singles state status statuses strict sweeps tag team text timeout to tz undo until update user value

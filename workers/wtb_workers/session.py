@@ -23,6 +23,7 @@ from wtb.execution.runtime.heartbeat import Heartbeat
 from wtb.execution.runtime.thread_pool import Job
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files, workspaces_of
+from wtb.store.growth import deferred
 from wtb.store.housekeeping.files import settle
 from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.read.queries import find_sweep
@@ -342,7 +343,8 @@ class WorkerSession:
         sweep_ids = {assignment.sweep_id for assignment in assignments} | self._refusals.known()
         known = leases.sweep_statuses(self.database, sweep_ids) if sweep_ids else {}
         self._refusals.forget(known)
-        if self._refusals.check_disk_space():
+        begun = [deferred.begin_deferred(self.database, id) for id in deferred.open_with_deferred(self.database)]
+        if self._refusals.check_disk_space() or any(begun):
             self.notifier.notify(queue.pending_notifications(self.database))
         for assignment in assignments:
             status, reason = known.get(assignment.sweep_id, ("deleted", None))

@@ -44,6 +44,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
     "Write: a workflow and its sweep file": {
         "init": Entry("admin.project", "Write a small workflow, cases and a sweep file to start from."),
         "workflow": Entry("admin.project", "List registered workflows, or draw one."),
+        "cases": Entry("run.case_file"),
         "plan": Entry("run.sweeps"),
     },
     "Run: sweeps and single inputs": {

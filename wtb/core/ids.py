@@ -23,12 +23,17 @@ def _base32(number: int, digits: int) -> str:
     return "".join(_ALPHABET[(number >> 5 * place) & 31] for place in reversed(range(digits)))
 
 
+def random_text(bits: int) -> str:
+    """Return random bits as characters of ids, of which each has five."""
+    return _base32(secrets.randbits(bits), bits // 5)
+
+
 class _Source:
     """A prefix of 35 bits of time and 45 random bits, drawn anew in each process, and a counter."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.prefix = _base32(int(time.time()), 7) + _base32(secrets.randbits(45), 9)
+        self.prefix = _base32(int(time.time()), 7) + random_text(45)
         self.counter = 0
         self.lock = threading.Lock()
 
@@ -75,4 +80,4 @@ class Ids:
 def short_id() -> str:
     """12 characters for what people type: time in seconds, then 25 random bits, so that two of one second that are
     alike are rarer than one in 33 million."""
-    return _base32(int(time.time()), 7) + _base32(secrets.randbits(25), 5)
+    return _base32(int(time.time()), 7) + random_text(25)

@@ -105,6 +105,12 @@ OPERATIONS: Mapping[str, Operation] = {
         "Show what workers publish of a workflow: its graph, variants, parameters and fingerprints.",
         ("Bench.published_workflow",),
     ),
+    "cases": Operation(
+        "drafting.reading_cases:read_case_file",
+        "Read a file of cases as a sweep would, and show its columns, its problems and its first cases.",
+        ("Bench.read_case_file",),
+        long=True,
+    ),
     "plan": Operation(
         "running.planning:plan", "Show what a sweep would run, before anything runs.", ("Bench.plan",), long=True
     ),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from wtb.authoring.code.drafts import Draft, VariantDraft, add_for_forks, complete
-from wtb.authoring.code.fingerprint import present_code
+from wtb.authoring.code.fingerprint import evaluator_code, present_code
 from wtb.authoring.code.import_paths import is_importable, registered_name, workflow_path
 from wtb.authoring.code.recipe import NamedEvaluator, Recipe
 from wtb.authoring.evaluation.evaluators import Evaluator
@@ -43,6 +44,11 @@ class Bound:
     recipe: Recipe = field(default_factory=lambda: Recipe(None))
     not_importable_reason: str | None = None
     code: StoredCode = field(default_factory=lambda: stored_code({}))
+
+    @cached_property
+    def evaluator_code(self) -> RecordedCode:
+        """The code of its evaluators as it is at present."""
+        return evaluator_code(zip(self.recipe.evaluators, self.evaluators, strict=True))
 
     @property
     def present_code(self) -> RecordedCode:

@@ -1,9 +1,10 @@
-"""The rows of a file of cases: JSON lines, CSV or one JSON list, with the place of each.
+"""The rows of a file of cases: JSON lines, CSV, XLSX or one JSON list, with the place of each.
 
-JSON lines and CSV are streamed. A row that cannot be read is given as a Wrong in its place, so that reading
-goes on where it can. Rows of CSV are TableRows: `wtb.planning.data.case_columns` makes cases of them. The columns of a
-CSV file are separated by commas, semicolons or tabs; every value stays text. JSON has no NaN. Files are
-UTF-8, with or without a byte order mark; blank lines are skipped.
+JSON lines, CSV and XLSX are streamed. A row that cannot be read is given as a Wrong in its place, so that reading
+goes on where it can. Rows of CSV and XLSX are TableRows: `wtb.planning.data.case_columns` makes cases of them. The
+columns of a CSV file are separated by commas, semicolons or tabs; every value stays text, and of XLSX is read as text
+(see `wtb.planning.data.workbooks`). JSON has no NaN. Text files are UTF-8, with or without a byte order mark; blank
+lines are skipped.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, BinaryIO, NoReturn
 from wtb.core.errors import InputError, describe
 from wtb.core.texts import listed_names
 from wtb.core.values import Json
+from wtb.planning.data.workbooks import BadSheet, sheet_rows
 
 MAX_LINE = 64 * 1024 * 1024
 
@@ -111,6 +113,24 @@ def _read_csv(path: Path) -> Iterator[Row]:
                 headings = Headings(values, place)
     except _BadTable as bad:
         yield f"{path}:{bad.line}", Wrong(str(bad))
+
+
+def _read_xlsx(path: Path) -> Iterator[Row]:
+    """Read the first sheet of an XLSX workbook. Reading ends at the first row that cannot be read."""
+    kind = kind_of(path)
+    if kind is not None and kind != _ZIP:
+        yield str(path), Wrong(f"{kind}; expected an XLSX workbook without a password")
+        return
+    headings: Headings | None = None
+    try:
+        for number, values in sheet_rows(path):
+            if headings is not None:
+                blank = [""] * (len(headings.names) - len(values))  # cells that the row does not have
+                yield f"{path}:{number}", TableRow(headings, values + blank)
+            elif values:
+                headings = Headings(values, f"{path}:{number}")
+    except BadSheet as bad:
+        yield str(path) if bad.row is None else f"{path}:{bad.row}", Wrong(str(bad))
 
 
 class _BadTable(Exception):
@@ -240,5 +260,48 @@ def _place(text: str, at: int) -> str:
     return (f"line {len(before)}, " if "\n" in text.strip() else "") + f"column {len(before[-1]) + 1}"
 
 
-READERS: dict[str, Callable[[Path], Iterator[Row]]] = {".jsonl": _jsonl, ".csv": _read_csv, ".json": _json}
-TABLES = frozenset({".csv"})  # those of them whose rows are TableRows
+# How files of other kinds begin, which are often dropped or named wrongly.
+_ZIP = "a ZIP archive, as XLSX workbooks are"
+_KINDS = {
+    b"PK\x03\x04": _ZIP,
+    b"%PDF": "a PDF document",
+    b"\x89PNG": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"GIF8": "a GIF picture",
+    b"\xd0\xcf\x11\xe0": "an old or protected Office document",
+    b"\x1f\x8b": "a file that gzip compressed",
+    b"PAR1": "a Parquet file",
+    b"SQLite format 3\0": "an SQLite database",
+}
+
+
+def kind_of(path: Path) -> str | None:
+    """Return what kind of binary file a file is, in words, if it is one that is known."""
+    with _open(path) as file:
+        begin = file.read(16)
+    return next((kind for magic, kind in _KINDS.items() if begin.startswith(magic)), None)
+
+
+def _text_reader(read: Callable[[Path], Iterator[Row]], kind: str) -> Callable[[Path], Iterator[Row]]:
+    """Return a reader that names a binary file as what it is."""
+
+    def rows(path: Path) -> Iterator[Row]:
+        other = kind_of(path)
+        if other is None:
+            yield from read(path)
+        else:
+            yield str(path), Wrong(f"{other}; expected {kind}")
+
+    return rows
+
+
+READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
+    ".jsonl": _text_reader(_jsonl, "text in UTF-8, one case in JSON a line"),
+    ".ndjson": _text_reader(_jsonl, "text in UTF-8, one case in JSON a line"),
+    ".csv": _text_reader(_read_csv, "a table as text in UTF-8"),
+    ".tsv": _text_reader(_read_csv, "a table as text in UTF-8"),
+    ".json": _text_reader(_json, "text in UTF-8, a list of cases in JSON"),
+    ".xlsx": _read_xlsx,
+}
+TABLES = frozenset({".csv", ".tsv", ".xlsx"})  # those of them whose rows are TableRows
+FILE_KINDS = "a .jsonl, .csv, .json or .xlsx file"

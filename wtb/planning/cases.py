@@ -1,6 +1,6 @@
 """The cases of a sweep: an iterable that is read as often as needed, and never in memory as a whole.
 
-A source is a `.jsonl`, `.csv` or `.json` file (see `wtb.planning.case_files`), a list, or an import path to a
+A source is a `.jsonl`, `.csv`, `.json` or `.xlsx` file (see `wtb.planning.case_files`), a list, or an import path to a
 callable that returns an iterable. A case is a mapping of `id`, `input`, `expected`, `tags`, `cluster` and `files`;
 nothing is guessed: what goes into the state stands under `input`. A case without an id is known by its
 position, from 1.
@@ -25,12 +25,12 @@ from wtb.core.failures import check_interrupt
 from wtb.core.ids import plain_id
 from wtb.core.serialization.object_tags import is_model
 from wtb.core.serialization.storable import wrong_text
-from wtb.planning.case_files import READERS, TABLES, Headings, Row, TableRow, Wrong
+from wtb.planning.case_files import FILE_KINDS, READERS, TABLES, Headings, Row, TableRow, Wrong
 from wtb.planning.data.case_columns import BlankRow, CaseTable, ColumnKeys, case_of
 from wtb.planning.data.case_problems import CaseProblems
 
 AT_ONCE = 100  # cases that user code makes before they are looked at
-_SPREADSHEETS = frozenset({".xlsx", ".xls", ".ods"})
+_SPREADSHEETS = frozenset({".xls", ".xlsb", ".ods"})
 KEYS = ("id", "input", "assert", "expected", "tags", "cluster", "files")
 
 
@@ -64,6 +64,15 @@ class CaseCount(NamedTuple):
     blank_rows: int
 
 
+class ExaminedCases(NamedTuple):
+    """The cases of a source: how many can be read, blank rows that are skipped, what is wrong, and the first cases."""
+
+    cases: int
+    blank_rows: int
+    problems: CaseProblems
+    first: list[Case]
+
+
 @dataclass(frozen=True)
 class CaseSource:
     """Cases that can be iterated any number of times; each time the source is read from its start."""
@@ -78,6 +87,8 @@ class CaseSource:
     """Whether a case is one of those that are iterated; None if all are."""
     columns: ColumnKeys = field(default_factory=ColumnKeys)
     """How columns become keys, of a source that is a table."""
+    no_files: str | None = None
+    """Why cases may name no files; None if they may."""
 
     def __iter__(self) -> Iterator[Case]:
         """The cases in order. Raises InputError at the first that is wrong; `check` finds more of them."""
@@ -96,9 +107,21 @@ class CaseSource:
         Raises InputError with up to 10 problems, each once: unreadable lines, wrong keys and types, files that are
         missing, ids that come twice, no cases at all. Holds 16 bytes for each id and nothing else.
         """
-        problems = CaseProblems()
+        read = self.examine()
+        if read.problems:
+            raise InputError(*read.problems.texts())
+        return CaseCount(read.cases, read.blank_rows)
+
+    def examine(self, fits: Callable[[Case], Iterable[str]] = lambda case: (), first: int = 0) -> ExaminedCases:
+        """Read all cases once, and return what they are and what is wrong with them.
+
+        Args:
+            fits: Returns further problems of a case.
+            first: How many of the first cases to return.
+        """
+        problems, kept = CaseProblems(), list[Case]()
         seen: set[bytes] = set()
-        count = blank = 0
+        count = blank = unreadable = 0
         for place, row in self._read():
             if isinstance(row, BlankRow):
                 blank += 1
@@ -106,18 +129,26 @@ class CaseSource:
             count += 1
             try:
                 case = self._case(row, count)
+                if len(kept) < first:
+                    kept.append(case)
                 _must_exist(case.files)
                 digest = hashlib.blake2b(case.id.encode(), digest_size=16).digest()
                 if digest in seen:
                     raise Wrong(f"id {describe(case.id)} a second time; expected each id once")
                 seen.add(digest)
+                problems.add(place, fits(case))
             except Wrong as wrong:
+                unreadable += wrong is row
                 problems.add(place, [str(wrong)])
         if not count:
             problems.add(self.name, ["no cases; expected at least one"])
-        if problems:
-            raise InputError(*problems.texts())
-        return CaseCount(count, blank)
+        return ExaminedCases(count - unreadable, blank, problems, kept)
+
+    def head(self, rows: int) -> tuple[Headings | None, list[TableRow]]:
+        """Return the headings of a table and its first rows that are not blank; None of any other source."""
+        tables = (row for _, row in self._rows() if isinstance(row, TableRow))
+        found = list(islice((row for row in tables if any(value.strip() for value in row.values)), rows))
+        return (found[0].headings if found else None), found
 
     def table(self) -> dict[str, Any] | None:
         """Return a table as `cases` of a sweep takes it; None of a source that is no table, or has no rows."""
@@ -139,6 +170,8 @@ class CaseSource:
             yield place, case_of(meanings, row.values)
 
     def _case(self, row: Any, position: int) -> Case:
+        if self.no_files is not None and isinstance(row, Mapping) and row.get("files"):
+            raise Wrong(self.no_files)
         case = _case(row, position, self._folder, self.state_key)
         if self._within is not None:
             _must_be_within(case.files, self._within)
@@ -167,7 +200,7 @@ def read_cases(
     keys = ColumnKeys(columns or {}, where)
     if columns and not _is_table(source):
         found = describe(str(source)) if isinstance(source, str | Path) else "a list"
-        text = f"'columns' is for tables, and 'cases' is {found}; expected a .csv file"
+        text = f"'columns' is for tables, and 'cases' is {found}; expected a .csv or .xlsx file"
         raise InputError(where.problem(("columns",), text))
     if isinstance(source, CaseTable):
         within = _folders(base, more) if where.document else None
@@ -188,16 +221,16 @@ def read_cases(
             raise InputError(*(where.problem(("cases",), text) for text in error.problems)) from error
         return CaseSource(source, base, rows)
     if reader is None:
-        wanted = "a .jsonl, .csv or .json file, or an import path 'pkg.mod:fn'"
+        wanted = f"{FILE_KINDS}, or an import path 'pkg.mod:fn'"
         if path.suffix.lower() in _SPREADSHEETS:
-            wanted += "; save the sheet as CSV in UTF-8"
+            wanted += "; save the sheet as XLSX, or as CSV in UTF-8"
         raise InputError(where.problem(("cases",), f"cases {describe(str(source))}; expected {wanted}"))
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError) as error:
         raise InputError(where.problem(("cases",), _describe_missing(path, error))) from None
     if not regular:
-        text = f"cases file '{path}' is not a regular file; expected a .jsonl, .csv or .json file"
+        text = f"cases file '{path}' is not a regular file; expected {FILE_KINDS}"
         raise InputError(where.problem(("cases",), text))
     return CaseSource(str(path), path.parent, lambda: reader(path), _folders(path.parent, more), columns=keys)
 
@@ -228,7 +261,7 @@ def _describe_missing(path: Path, error: OSError | ValueError) -> str:
         near = did_you_mean(path.name, (entry.name for entry in path.parent.iterdir()))
     except OSError:
         near = ""
-    return f"cases file '{path}' does not exist; expected a .jsonl, .csv or .json file{near}"
+    return f"cases file '{path}' does not exist; expected {FILE_KINDS}{near}"
 
 
 def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iterator[Row]]:

@@ -22,7 +22,7 @@ from wtb.core.ids import short_id
 from wtb.core.serialization.codec import encode
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import Combinations, Exclude, count, expand
-from wtb.core.tree.stored_spec import DataFinding, StoredPolicies, StoredSpec
+from wtb.core.tree.stored_spec import DataFinding, StoredPolicies, StoredSpec, stored_evaluators
 from wtb.core.values import Value
 from wtb.planning.approval import effective_modes
 from wtb.planning.binding import Bound, bind
@@ -170,7 +170,7 @@ class Prepared:
         stored["baseline_row"] = None if self.baseline is None else dict(self.baseline)
         stored["folder"] = str(spec.folder.absolute())
         stored["environment"] = environment()
-        stored["code"] = self.bound.code
+        self._record_code(stored)
         if tools := self.tool_versions():
             stored["environment"] = {**stored["environment"], "tools": tools}
         if self.only.sample is not None:
@@ -187,6 +187,11 @@ class Prepared:
         if self.served:
             stored["served"] = True
         return stored
+
+    def _record_code(self, stored: StoredSpec) -> None:
+        stored["code"] = self.bound.code
+        if self.bound.evaluators:
+            stored["evaluators"] = stored_evaluators(self.bound.evaluator_code)
 
     def tool_versions(self) -> dict[str, dict[str, str]]:
         """Ask the servers of the workflow for the versions of their tools, by server. Raises InputError."""
@@ -241,6 +246,8 @@ _RECORDED = (
     "final",
     "added_rows",
     "extensions",
+    "copied_from",
+    "evaluators",
     "fork_variants",
     "data",
     "sample",

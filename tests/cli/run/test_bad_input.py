@@ -291,7 +291,7 @@ BAD = [
     Bad(
         "cases of an unknown kind",
         sweep(cases="flow.py"),
-        ["sweep.yaml:2: ", "'flow.py'; expected a .jsonl, .csv or .json file"],
+        ["sweep.yaml:2: ", "'flow.py'; expected a .jsonl, .csv, .json or .xlsx file"],
     ),
     Bad("an empty cases file", sweep(), ["cases.jsonl: no cases; expected at least one"], {"cases.jsonl": "\n"}),
     Bad("a case that is not JSON", sweep(), ["cases.jsonl:2: not JSON"], {"cases.jsonl": TWO + "{oops\n"}),

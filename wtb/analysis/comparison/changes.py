@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 _TOOLS = "environment.tools."  # of those that no server was asked for, only what nodes called is known
-_NOT_SETTINGS = ("sweep", "cases", "folder", "baseline_row", "session", "added_rows", "extensions", "code")
+_NOT_SETTINGS = (
+    *("sweep", "cases", "folder", "baseline_row", "session", "added_rows", "extensions", "copied_from"),
+    *("code", "evaluators"),
+)
 PARAMETERS = "parameters changed"  # the cause, where only parameters of a variant did
 Codes = tuple["StoredCode | None", "StoredCode | None"]
 Fingerprints = Mapping[str, Mapping[str, str]]  # node -> variant -> code

@@ -13,25 +13,26 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from wtb.authoring.code.described_function import DescribedFunction
+from wtb.authoring.code.recipe import NamedEvaluator, Recipe
 from wtb.authoring.code.sources.files import files_named_by
 from wtb.authoring.code.sources.import_time import ImportTime, has_varying_call, is_written_in
 from wtb.authoring.code.sources.modules import module_of
 from wtb.authoring.code.sources.ownership import is_own_code, module_name_of
 from wtb.authoring.code.sources.written_files import watch_files
 from wtb.authoring.code.walk import Code, Held, Walk
+from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Node, Variant
-from wtb.core.tree.stored_code import MADE_BY, VALUE, StoredCode, stored_code
-
-if TYPE_CHECKING:
-    from wtb.authoring.code.recipe import Recipe
+from wtb.core.tree.stored_code import EVALUATORS, MADE_BY, VALUE, RecordedCode, StoredCode, stored_code
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 
 
 def fingerprint(fn: Any) -> str:
@@ -86,6 +87,34 @@ def present_code(
             [f"{node}: {problem}" for node, code in every for problem in code.not_followed],
         ),
     )
+
+
+def evaluator_code(named: Iterable[tuple[NamedEvaluator, Evaluator]]) -> RecordedCode:
+    """Find the code, options and declarations behind evaluators, as they are recorded.
+
+    Of those that are built in, the options count only: another version of WTB scores as before.
+
+    Args:
+        named: The evaluators, each with what names it.
+
+    Returns:
+        Name -> fingerprint, and what these rest on; both below the node `EVALUATORS`.
+    """
+    found: dict[str, str] = {}
+    parts: dict[str, dict[str, str]] = {}
+    for by, evaluator in named:
+        code = Code("", {})
+        if ":" in by.name:
+            fn = evaluator.fn.func if isinstance(evaluator.fn, partial) else evaluator.fn
+            code = _Makers((), Recipe(by.name)).add_to(code_of(fn))
+        options = {key: value for key, value in by.options.items() if key != "timeout"}
+        declared = [evaluator.better, evaluator.compare, evaluator.scale, evaluator.on_failure]
+        told = {"options": options, "declaration": declared}
+        words = {name: orjson.dumps(value, option=_SORTED, default=shown) for name, value in told.items()}
+        found[evaluator.name] = hashlib.sha256(b"".join((code.fingerprint.encode(), *words.values()))).hexdigest()[:16]
+        digests = {name: hashlib.sha256(text).hexdigest()[:8] for name, text in words.items()}
+        parts[evaluator.name] = {**code.parts, **digests}
+    return RecordedCode({EVALUATORS: found}, stored_code({EVALUATORS: parts}))
 
 
 def _codes_of(nodes: Iterable[Node], vary: Mapping[str, Sequence[str]], makers: _Makers) -> dict[str, dict[str, Code]]:

@@ -74,6 +74,9 @@ def copy(
     session: Annotated[
         str | None, typer.Option("--session", metavar="NAME", help="Its session there \\[default: default].")
     ] = None,
+    new_name: Annotated[
+        str | None, typer.Option("--new-name", metavar="NAME", help="Copy it within its database under this name.")
+    ] = None,
     db: options.Db = None,
     format: options.Show = options.Format.table,
 ) -> None:
@@ -81,13 +84,13 @@ def copy(
 
     Its files, history and scores go with it. It must have ended or be paused. Its ids stay, and copying it again does
     nothing. Access tokens, budgets and notifications stay behind. With --db alone, the sweep is copied to the database
-    that other commands use here.
+    that other commands use here. With --new-name it is copied within its database, under ids of its own.
 
-    Examples: wtb copy nightly --to sqlite:///archive.db  |  wtb copy nightly --db sqlite:///.wtb/wtb.db
+    Examples: wtb copy nightly --to sqlite:///archive.db  |  wtb copy nightly --new-name nightly-2
     """
-    copied = sweep_copies.copy_sweep(
-        open_context(db), ref, databases.database_url(None) if to is None else to, session=session
-    )
+    if to is None and new_name is None:
+        to = databases.database_url(None)
+    copied = sweep_copies.copy_sweep(open_context(db), ref, to, session=session, new_name=new_name)
     if format is options.Format.json:
         put_json(copied)
         return

@@ -12,6 +12,7 @@ import typer
 from wtb.cli import options
 from wtb.cli.console import open_backend, prints_to_stderr, put, read_pair, render_matrix, say
 from wtb.cli.progress import progress_display
+from wtb.cli.run import case_file
 from wtb.cli.run.sweeps import exit_code, say_how_it_ended
 from wtb.config import yaml_reader
 from wtb.display import json_text
@@ -32,7 +33,7 @@ Vary = Annotated[
     typer.Option(
         "--vary",
         metavar="NODE=VARIANT",
-        help="A further variant: a name, an import path or a mapping; may be given several times.",
+        help="A further variant: a name, an import path or a mapping; or NODE.PARAMETER=LEVEL. For several, repeat it.",
     ),
 ]
 
@@ -40,6 +41,7 @@ Vary = Annotated[
 def extend(
     ref: options.Sweep,
     cases: Annotated[Path | None, typer.Option("--cases", metavar="FILE", help="Cases to add.")] = None,
+    columns: case_file.Columns = None,
     repeats: Annotated[int | None, typer.Option("--repeats", help="How many repeats there are to be.")] = None,
     vary: Vary = None,
     combination: Annotated[
@@ -49,6 +51,10 @@ def extend(
             metavar="NODE=VARIANT",
             help="Let stopped combinations that choose it run again; of several options all must match.",
         ),
+    ] = None,
+    new_name: Annotated[
+        str | None,
+        typer.Option("--new-name", metavar="NAME", help="Extend a copy of this name; the sweep stays as it is."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be added, and change nothing.")] = False,
     allow_code_change: options.AllowCodeChange = False,
@@ -66,18 +72,27 @@ def extend(
 
     Cells that are there stay as they are, and none of their nodes runs again. A new combination goes on from where it
     differs from others; new cases and repeats begin with their case. Cases that are there already are skipped. What was
-    submitted goes to the workers, and the command returns at once.
+    submitted goes to the workers, and the command returns at once. With --new-name the sweep is copied with its history
+    and scores, and the copy is extended: a sweep that is a baseline needs that.
 
     See also: `wtb fork --all-cases` adds one exploratory row; `wtb plan` shows what a new sweep would run.
 
-    Examples: wtb extend nightly --cases more.csv --dry-run  |  wtb extend nightly --repeats 3 --vary answer=long
+    Examples: wtb extend nightly --cases more.csv --dry-run  |  wtb extend main --repeats 3 --new-name main-3
     """
     backend = open_backend(db, broker)
     rows = None if cases is None else new_cases.cases_to_send(cases)
-    levels = read_levels(vary)
+    levels, keys = read_levels(vary), case_file.read_columns(columns)
     chosen = None if combination is None else dict(read_pair("--combination", text) for text in combination)
     if dry_run:
-        planned = backend.call(extending.plan_extension, ref, cases=rows, repeats=repeats, vary=levels)
+        planned = backend.call(
+            extending.plan_extension,
+            ref,
+            cases=rows,
+            columns=keys,
+            repeats=repeats,
+            vary=levels,
+            new_name=new_name,
+        )
         is_json = format is options.Format.json
         put(json_text.as_json(asdict(planned)) if is_json else extensions.planned_in_words(planned), output)
         return
@@ -87,9 +102,11 @@ def extend(
             extending.extend,
             ref,
             cases=rows,
+            columns=keys,
             repeats=repeats,
             vary=levels,
             combination=chosen,
+            new_name=new_name,
             allow_code_change=allow_code_change,
             reason=reason,
             run=not no_run,

@@ -219,5 +219,6 @@ Money = Annotated[float, Number(above=0, at_most=1e18)]
 Amounts = Annotated[Mapping[str, int | float | None], Mapped(None)]
 Texts = Annotated[Mapping[str, str | None], Mapped(Kinds((Text(1_000, may_be_empty=True), NOTHING)))]
 Reason = Annotated[str, Text(10_000, may_be_empty=True)]
+Title = Annotated[str, Text(200)]  # a name that people give
 LongText = Annotated[str, Text(10_000)]
 AnyText = Annotated[str, Text(100_000_000, may_be_empty=True)]

@@ -24,7 +24,7 @@ from wtb.core.documents import (
 from wtb.core.documents.access import audit
 from wtb.core.documents.results import outputs
 from wtb.core.documents.storage import backups, copies, erasure, policies
-from wtb.core.documents.workflows import graphs, publications
+from wtb.core.documents.workflows import graphs, new_sweeps, publications
 
 
 class Document(NamedTuple):
@@ -53,6 +53,7 @@ DOCUMENTS: dict[str, Document] = {
     "workflow": Document(graphs.WorkflowDocument, ("workflow show",)),
     "published": Document(publications.PublicationsDocument, ("workflow list --published",)),
     "published-workflow": Document(publications.PublishedWorkflowDocument, ("workflow show --published",), 2),
+    "cases": Document(new_sweeps.CaseFileDocument, ("cases",)),
     "plan": Document(plan.PlanDocument, ("plan",)),
     "matrix": Document(matrix.JudgedMatrixDocument, ("run", "submit --wait", "resume", "retry", "matrix", "score")),
     "submitted": Document(plan.SubmittedDocument, ("submit", "resume", "retry")),

@@ -13,6 +13,7 @@ Fingerprints = Mapping[str, Mapping[str, str]]  # node -> variant -> the fingerp
 
 VALUE = "value "  # before the name of a part that is a value which an object holds
 MADE_BY = "made by"  # the part that is all code which can have made such values; before files that this code names
+EVALUATORS = "evaluate"  # stands for a node in the code of evaluators
 OUTSIDE = ""  # stands for a node where code wrote a file outside of node runs, such as when it was imported
 
 _MOST_NAMED = 5
@@ -137,6 +138,17 @@ class RecordedCode(NamedTuple):
             return self
         written = {**dict.fromkeys(files, OUTSIDE), **self.code.get("written", {})}
         return self._replace(code={**self.code, "written": written})
+
+    def replaced(self, node: str, variant: str, other: RecordedCode, name: str) -> RecordedCode:
+        """Return it with the code that another one has of a variant, which is called `name` there."""
+        fingerprints = {key: dict(variants) for key, variants in self.fingerprints.items()}
+        fingerprints[node][variant] = other.fingerprints[node][name]
+        parts = {
+            key: {one: parts_of(self.code, key, one) or {} for one in variants}
+            for key, variants in fingerprints.items()
+        }
+        parts[node][variant] = parts_of(other.code, node, name) or {}
+        return RecordedCode(fingerprints, stored_code(parts))
 
     def replacing(self, present: RecordedCode) -> dict[str, dict[str, str]]:
         """Return present fingerprints, but the recorded ones of variants whose code is the same."""

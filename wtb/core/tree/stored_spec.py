@@ -11,7 +11,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.scoring.scales import OnFailure
-from wtb.core.tree.stored_code import StoredCode
+from wtb.core.tree.stored_code import EVALUATORS, RecordedCode, StoredCode, stored_code
 from wtb.core.values import Json
 
 
@@ -155,6 +155,18 @@ class StoredExtension(TypedDict):
     seen: bool
 
 
+class StoredEvaluators(TypedDict):
+    """The code that gave the scores of a sweep.
+
+    Attributes:
+        fingerprints: Those of its evaluators, by name and in their order.
+        code: What they rest on.
+    """
+
+    fingerprints: dict[str, str]
+    code: StoredCode
+
+
 class StoredSpec(TypedDict, total=False):
     """What a sweep was submitted with.
 
@@ -164,7 +176,7 @@ class StoredSpec(TypedDict, total=False):
     options, of each evaluator. baseline_row: the combination that is the baseline. data: what the check of its cases
     found. texts: of files that parameters name, by their SHA-256. sample: how many of its cases were drawn at random.
     approval: the modes that apply, of the sweep or its workflow; missing if only nodes ask. served: a server runs it
-    itself.
+    itself. copied_from: the sweep beside which it was copied under another name.
     """
 
     sweep: str
@@ -205,12 +217,25 @@ class StoredSpec(TypedDict, total=False):
     final: bool
     added_rows: list[StoredAddition]
     extensions: NotRequired[list[StoredExtension]]
+    copied_from: NotRequired[str]
+    evaluators: NotRequired[StoredEvaluators]
     fork_variants: dict[str, list[dict[str, Json]]]
     equal_inputs: NotRequired[Literal["cluster", "independent"]]
     data: NotRequired[list[DataFinding]]
     sample: NotRequired[int]
     policies: NotRequired[StoredPolicies]
     texts: NotRequired[dict[str, str]]
+
+
+def recorded_evaluators(spec: StoredSpec) -> RecordedCode | None:
+    """Return the code that gave the scores of a sweep; None if it is not known."""
+    stored = spec.get("evaluators")
+    return None if stored is None else RecordedCode({EVALUATORS: stored["fingerprints"]}, stored["code"])
+
+
+def stored_evaluators(recorded: RecordedCode) -> StoredEvaluators:
+    """Return the code of evaluators as it is stored."""
+    return {"fingerprints": dict(recorded.fingerprints[EVALUATORS]), "code": recorded.code or stored_code({})}
 
 
 def recorded_tools(spec: StoredSpec) -> Mapping[str, Mapping[str, str]]:

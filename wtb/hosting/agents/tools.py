@@ -265,7 +265,7 @@ def _fork(context: Context, arguments: Arguments) -> Found:
 
 
 def _extend(context: Context, arguments: Arguments) -> Found:
-    given = _given(arguments, "cases", "repeats", "vary", "allow_code_change", "reason")
+    given = _given(arguments, "cases", "repeats", "vary", "new_name", "allow_code_change", "reason")
     added = _do(context, "extend", arguments["ref"], **given)
     words = (
         f"{added.cells:,} cells were added to {added.name}, which is {added.status}; results that are there stay. What "
@@ -275,7 +275,8 @@ def _extend(context: Context, arguments: Arguments) -> Found:
 
 
 def _would_extend(context: Context, arguments: Arguments) -> Found:
-    planned = _do(context, "extend --dry-run", arguments["ref"], **_given(arguments, "cases", "repeats", "vary"))
+    given = _given(arguments, "cases", "repeats", "vary", "new_name")
+    planned = _do(context, "extend --dry-run", arguments["ref"], **given)
     low, high = planned.node_runs
     runs = f"{low:,}" if low == high else f"at least {low:,}"
     price = "a price that is not known" if planned.usd is None else f"about ${planned.usd[0]:.2f}"
@@ -526,6 +527,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "cases": {"type": "array", "items": {"type": "object"}, "description": "Each has id, input, expected."},
             "repeats": {"type": "integer", "description": "How many there are to be."},
             "vary": {"type": "object", "description": "Node to a list of variants: names, or {name, of, parameters}."},
+            "new_name": {"type": "string", "description": "Extends a copy of this name; a baseline needs one."},
             "allow_code_change": {"type": "boolean"},
             "reason": _TEXT,
         },

@@ -216,6 +216,7 @@ _CELL = frozenset({"cell"})  # of a sweep; its execution is named
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/workflows", "workflow list --published"),
     Route("GET", "/workflows/{name}", "workflow show --published"),
+    Route("POST", "/case-files", "cases"),
     Route("POST", "/plans", "plan --published"),
     Route("GET", "/sweeps", "list", _under("sweeps")),
     Route("POST", "/sweeps", "submit --published", _submitted, location="/sweeps/{sweep}"),

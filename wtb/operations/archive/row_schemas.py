@@ -65,7 +65,8 @@ _LEFT_OUT: Final = {
     *("created_transaction", "created_event", "started_transaction", "started_event"),
     *("ended_transaction", "ended_event", "ended_at", "replaces"),  # of events, which the archive has
     *("logged_transaction", "logged_event", "tried", "cached"),  # the same
-    *("owner_id", "token", "lease_until", "kills", "losses", "queue", "asked", "stalled_at", "transaction"),
+    *("owner_id", "token", "lease_until", "kills", "losses", "queue", "asked", "stalled_at", "deferred"),
+    "transaction",
 }
 # Columns that hold ids, and of which table; events and answers hold ids within their data.
 REFERS: Final = {

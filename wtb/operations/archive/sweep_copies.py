@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 
 import sqlalchemy as sa
 
 from wtb.analysis.matrix.build import freeze
 from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import Title
 from wtb.core.documents.storage.copies import CopiedSweepDocument
 from wtb.core.errors import ConflictError, InputError, StoreError
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.core.status import HIDDEN_SWEEPS
 from wtb.core.texts import plural
 from wtb.core.values import Json
+from wtb.operations.archive.renamed_copies import check_copied, discarded_unless_whole, renamed_copy
 from wtb.operations.auditing import noting
 from wtb.operations.backup.backup import CopiedFiles
 from wtb.operations.context import Context, throttled
+from wtb.operations.control.pools import check_no_pool
 from wtb.store.access.projects import project_to_submit_to
 from wtb.store.bulk import Row
 from wtb.store.database import Database, database_url
 from wtb.store.files.locks import copying_files
-from wtb.store.housekeeping.deletion import discard_submission
 from wtb.store.housekeeping.files import check_room
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
@@ -32,17 +33,26 @@ from wtb.store.transfer.sweep_copy import Home
 
 
 @checked
-def copy_sweep(context: Context, ref: str, to: str, *, session: str | None = None) -> CopiedSweepDocument:
+def copy_sweep(
+    context: Context,
+    ref: str,
+    to: str | None = None,
+    *,
+    session: str | None = None,
+    new_name: Title | None = None,
+) -> CopiedSweepDocument:
     """Copy a sweep with its files, history and scores to another database, whole or not at all.
 
     Ids stay. Nobody works on a copy: leases, access tokens, budgets and notifications stay behind. A second copy does
-    nothing if both are equal.
+    nothing if both are equal. With a new name the copy is beside the sweep, with ids of its own; what the sweep has
+    spent is not counted again.
 
     Args:
         context: Where the sweep is.
         ref: Its id, the beginning of it, or its name.
         to: The URL of the other database, which is made if there is none.
         session: The session that it belongs to there; by default the one that submits there.
+        new_name: The name of a copy in the same database, instead of one in another.
 
     Returns:
         What was copied.
@@ -54,11 +64,43 @@ def copy_sweep(context: Context, ref: str, to: str, *, session: str | None = Non
         StoreError: If a value or file is missing or damaged, or one of the databases is out of reach.
     """
     sweep = queries.find_sweep(context.database, ref)
+    if new_name is not None:
+        if to is not None or session is not None:
+            raise InputError(
+                "a copy under another name is in the same database and session; expected either a database or a name",
+                argument="new_name",
+            )
+        return _copied_beside(context, sweep, new_name)
+    if to is None:
+        raise InputError("expected the URL of another database, or a name for a copy in this one", argument="to")
     target = _opened(context, to)
     try:
         return _copied(context, target, sweep, session)
     finally:
         target.database.close()
+
+
+def _copied_beside(context: Context, sweep: SweepRow, name: str) -> CopiedSweepDocument:
+    check_no_pool(context.database, sweep, "copied")
+    check_copied(sweep, name)
+    with (
+        renamed_copy(context, sweep, name) as copy,
+        noting(context, "copy", sweep=sweep.id, name=name),
+        context.database.write() as connection,
+    ):
+        copy.publish(connection)
+    freeze(context.database, copy.sweep.id)
+    return {
+        "version": 1,
+        "id": copy.sweep.id,
+        "name": name,
+        "status": sweep.status,
+        "to": context.place,
+        "is_new": True,
+        "rows": copy.rows,
+        "files": 0,
+        "bytes": 0,
+    }
 
 
 def _opened(context: Context, to: str) -> Context:
@@ -97,8 +139,8 @@ def _copied(context: Context, target: Context, sweep: SweepRow, session: str | N
         files = _copy_files(context, target, sweep.project, home, snapshots)
         graph, looked = sweep_copy.graph_of(connection, row["workflow_id"]), sweep_copy.looks_of(connection, sweep.id)
         sweep_copy.begin_copy(target.database, row, graph, home)
-        with _discarded_unless_whole(target.database, sweep.id):
-            rows = sweep_copy.copy_rows(context.database, connection, target.database, sweep.id, home, report)
+        with discarded_unless_whole(target.database, sweep.id):
+            rows = sweep_copy.copy_rows(context.database, connection, target.database.write, sweep.id, home, report)
             with noting(target, "copy", sweep=sweep.id, source=context.place):
                 data: dict[str, Json] = {"from": context.place, "by": context.by}
                 sweep_copy.publish_copy(target.database, row, looked, home, contents, data)
@@ -117,16 +159,6 @@ def _copy_files(context: Context, target: Context, project: str, home: Home, sna
         missing = plural(len(files.missing), "file")
         raise StoreError(f"{missing} of the sweep missing or damaged, such as {min(files.missing)}")
     return files
-
-
-@contextmanager
-def _discarded_unless_whole(database: Database, sweep_id: str) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        with suppress(StoreError):  # what is out of reach now, the scheduler or a garbage collection removes
-            discard_submission(database, sweep_id)
-        raise
 
 
 def _checked_row(connection: sa.Connection, sweep_id: str) -> Row:

@@ -38,7 +38,7 @@ def estimate_runs(
     present = estimate(workflow, before, share=share)
     by_node = {node: _added(every, present, node, old if added else 0, new) for node in every.executed}
     runs = _sum(by_node.values())
-    prices = mean_usd_by_node(database, sweep.id)
+    prices = mean_usd_by_node(database, sweep.id, sweep.spec.get("copied_from"))
     needed = [node for node, (_, high) in by_node.items() if high != 0]
     if not prices or any(node not in prices for node in needed):
         return runs, None

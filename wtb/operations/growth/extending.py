@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Count, Reason
-from wtb.core.errors import ConflictError
+from wtb.core.arguments.kinds import Count, Reason, Title
+from wtb.core.errors import ConflictError, InputError
 from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_code import keeping_written
-from wtb.core.tree.stored_spec import StoredExtension
+from wtb.core.tree.stored_spec import StoredExtension, stored_evaluators
 from wtb.execution.runtime.code_drift import accept_tools
 from wtb.execution.runtime.sweep_run import Ended, take_over
+from wtb.operations.archive.renamed_copies import renamed_copy
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.growth.evaluator_changes import accept_evaluators
 from wtb.operations.growth.extension_draft import (
+    Asked,
     Draft,
     PlannedExtension,
     check_extensible,
@@ -30,11 +33,11 @@ from wtb.operations.running import continuing, local
 from wtb.operations.running.local import ShowProgress
 from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
 from wtb.planning.prepare import stored_spec
-from wtb.planning.sweep_spec import Variant
 from wtb.store.growth.extension import Extension, insert_extension
 from wtb.store.growth.row_cells import Begun
 from wtb.store.growth.stopped import restart_combinations
 from wtb.store.read import queries
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 
 
@@ -66,9 +69,11 @@ def plan_extension(
     context: Context,
     ref: str,
     *,
-    cases: Sequence[Any] | None = None,
+    cases: Sequence[Any] | Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
-    vary: Mapping[str, Sequence[Variant]] | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    new_name: Title | None = None,
     code: Code | None = None,
 ) -> PlannedExtension:
     """Show what `extend` would add: cells, node runs and their price. Nothing is changed.
@@ -76,9 +81,12 @@ def plan_extension(
     Args:
         context: Where.
         ref: The sweep: its id, the beginning of it, or its name.
-        cases: Cases to add, as in a file of cases. Those that are there with the same content are counted.
+        cases: Cases to add, as in a file of cases, or `{upload: SHA-256, name: FILE}` of a file that a server was sent.
+            Those that are there with the same content are counted.
+        columns: Which heading of a table is which key; by default as the sweep has it.
         repeats: How many repeats there are to be.
-        vary: Node -> further variants, as in a sweep file.
+        vary: Node -> further variants, as in a sweep file; `node.parameter` -> further levels of a factor.
+        new_name: The name of a copy, which would be extended instead of the sweep.
         code: Binds a sweep to its code; by default what its import path names.
 
     Returns:
@@ -89,8 +97,9 @@ def plan_extension(
         ConflictError: If the sweep cannot be extended.
     """
     sweep = queries.find_sweep(context.database, ref)
-    check_extensible(context, sweep)
-    return draft_extension(context, sweep, (cases, repeats, vary), code or partial(bind_stored, context)).planned
+    check_extensible(context, sweep, new_name)
+    asked = Asked(cases, columns, repeats, vary)
+    return draft_extension(context, sweep, asked, code or partial(bind_stored, context)).planned
 
 
 @checked
@@ -99,10 +108,12 @@ def extend(
     context: Context,
     ref: str,
     *,
-    cases: Sequence[Any] | None = None,
+    cases: Sequence[Any] | Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
-    vary: Mapping[str, Sequence[Variant]] | None = None,
+    vary: Mapping[str, Sequence[Any]] | None = None,
     combination: Mapping[str, str] | None = None,
+    new_name: Title | None = None,
     allow_code_change: bool = False,
     reason: Reason | None = None,
     run: bool = True,
@@ -113,15 +124,19 @@ def extend(
 
     Cells that are there stay as they are. A new combination goes on from the checkpoint at which it differs from one
     that is there; new cases and repeats begin with their case. What is added counts as planned: it is ranked, and what
-    the sweep had shown before counts as an earlier look at the same cases.
+    the sweep had shown before counts as an earlier look at the same cases. With a new name the sweep stays as it is,
+    and a copy of it is extended, with its history, scores and labels.
 
     Args:
         context: Where, and who extends it.
         ref: The sweep: its id, the beginning of it, or its name.
-        cases: Cases to add, as in a file of cases. Those that are there with the same content are counted.
+        cases: Cases to add, as in a file of cases, or `{upload: SHA-256, name: FILE}` of a file that a server was sent.
+            Those that are there with the same content are counted.
+        columns: Which heading of a table is which key; by default as the sweep has it.
         repeats: How many repeats there are to be.
-        vary: Node -> further variants, as in a sweep file.
+        vary: Node -> further variants, as in a sweep file; `node.parameter` -> further levels of a factor.
         combination: Node -> variant: stopped combinations that choose all of these run again.
+        new_name: The name of a copy, which is extended instead of the sweep. A sweep that is a baseline needs one.
         allow_code_change: Go on although code, or a tool of a server, has changed.
         reason: A reason for people.
         run: Run it here until it ends, unless workers do; else it is left to whoever resumes the sweep.
@@ -133,35 +148,48 @@ def extend(
 
     Raises:
         InputError: If there is no such sweep, something does not fit, or a case is there with another content.
-        ConflictError: If the sweep is a baseline or a pool, it is cancelled, another process runs it, or its code or a
-            tool of a server has changed.
+        ConflictError: If the sweep is a pool, or a baseline and no new name is given, it is cancelled, another process
+            runs it, or its code, an evaluator or a tool of a server has changed.
     """
     database = context.database
     sweep = queries.find_sweep(database, ref)
     check_payer(context, sweep)
-    check_extensible(context, sweep)
+    check_extensible(context, sweep, new_name)
     if run:
         check_runs_elsewhere(context, sweep)
     code = code or partial(bind_stored, context)
     numbers = [] if combination is None else stopped_to_restart(context, sweep, combination)
-    draft = draft_extension(context, sweep, (cases, repeats, vary), code, restarts=combination is not None)
+    asked = Asked(cases, columns, repeats, vary, restarts=combination is not None)
+    draft = draft_extension(context, sweep, asked, code)
     changed = _check_code(context, draft, allow=allow_code_change)
+    evaluators = accept_evaluators(context, draft.sweep, draft.levels.bound, allow=allow_code_change)
+    if new_name is not None and draft.is_empty:
+        raise InputError(
+            f"nothing new to add to a copy of sweep {sweep.name} ({sweep.id}): `wtb copy` copies it as it is",
+            argument="new_name",
+        )
     if sweep.queued:
         context.notifier.check()
     else:
         take_over(database, sweep.id)
-    restarted = restart_combinations(database, sweep, numbers, context.by) if numbers else 0
-    begun = Begun()
-    if not draft.is_empty:
-        begun = insert_extension(database, draft.sweep, _extension(context, draft, reason, changed))
+    begun, restarted = Begun(), 0
+    new = None if draft.is_empty else _extension(context, draft, reason, changed)
+    if new is not None and evaluators is not None:
+        new.spec["evaluators"] = stored_evaluators(evaluators)
+    if new is not None and new_name is not None:
+        sweep, begun, restarted = _extend_copy(context, draft, new, new_name, numbers)
+    else:
+        restarted = restart_combinations(database, sweep, numbers, context.by) if numbers else 0
+        begun = begun if new is None else insert_extension(database, draft.sweep, new)
     problem = context.notifier.notify_pending(database) if sweep.queued else None
     ended = None
     if run and not sweep.queued and leases.unfinished(database, sweep.id):  # also what was added before and was lost
         bound = code(stored_spec(queries.find_sweep(database, sweep.id)))
         how = local.Code(bound, partial(local.follow, progress=progress))
         ended = continuing.resume(context, sweep.id, code=how, allow_code_change=allow_code_change).ended
+    planned = replace(draft.planned, sweep=sweep.id, name=sweep.name)
     return Extended(
-        **{name: getattr(draft.planned, name) for name in PlannedExtension.__dataclass_fields__},
+        **{name: getattr(planned, name) for name in PlannedExtension.__dataclass_fields__},
         executions=len(begun.pending),
         failed=begun.failed,
         restarted=restarted,
@@ -170,6 +198,19 @@ def extend(
         problem=problem,
         ended=ended,
     )
+
+
+def _extend_copy(
+    context: Context, draft: Draft, new: Extension, name: str, numbers: Sequence[int]
+) -> tuple[SweepRow, Begun, int]:
+    """Copy a sweep under a name and extend the copy. Nobody sees the one without the other."""
+    database = context.database
+    with renamed_copy(context, draft.sweep, name) as copy:
+        spec = new.spec.copy()
+        spec["sweep"], spec["copied_from"] = name, draft.sweep.id
+        begun = insert_extension(database, copy.sweep, replace(new, spec=spec, publish=copy.publish))
+    restarted = restart_combinations(database, copy.sweep, numbers, context.by) if numbers else 0
+    return copy.sweep, begun, restarted
 
 
 def _check_code(context: Context, draft: Draft, *, allow: bool) -> list[tuple[str, str]]:
@@ -223,6 +264,7 @@ def _extension(context: Context, draft: Draft, reason: Reason | None, changed: S
         cases=draft.cases.cases,
         clusters=draft.cases.clusters,
         record=record,
+        queues=levels.queues,
     )
 
 

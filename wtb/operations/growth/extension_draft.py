@@ -10,12 +10,14 @@ from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.texts import plural
 from wtb.core.tree.added_rows import additions
 from wtb.core.tree.combinations import in_words
+from wtb.operations.archive.renamed_copies import check_copied
 from wtb.operations.context import Context
 from wtb.operations.control.pools import check_no_pool
 from wtb.operations.growth.estimating import Amount, estimate_runs
 from wtb.operations.growth.levels import Choices, Code, Levels, with_levels
 from wtb.operations.growth.new_cases import NewCases, read_new_cases
 from wtb.operations.growth.new_rows import Grown, count_at_most, new_rows
+from wtb.operations.running.uploaded_cases import sent_cases
 from wtb.planning.binding import Bound
 from wtb.planning.factors.changes import with_changed_levels
 from wtb.planning.factors.variant_forms import VariantRef
@@ -77,22 +79,48 @@ class Draft:
         return not self.planned.cells
 
 
-def check_extensible(context: Context, sweep: SweepRow) -> None:
-    """Reject a sweep that cannot be extended."""
+def check_extensible(context: Context, sweep: SweepRow, new_name: str | None = None) -> None:
+    """Reject a sweep that cannot be extended.
+
+    Args:
+        context: Where it is.
+        sweep: Its row.
+        new_name: The name of the copy that is extended instead; None if the sweep itself is.
+    """
     database = context.database
     if sweep.kind == "single":
         raise InputError(f"{sweep.id} is a single execution; expected a sweep", argument="ref")
     if sweep.status == "cancelled":
         raise ConflictError(f"sweep {sweep.name} ({sweep.id}) is cancelled for good: nothing of it runs any more")
     check_no_pool(database, sweep, "extended")
-    if names := baselines.names_of(database, sweep.id):
+    if new_name is not None:
+        check_copied(sweep, new_name)
+    elif names := baselines.names_of(database, sweep.id):
         raise ConflictError(
             f"sweep {sweep.name} ({sweep.id}) is the baseline {', '.join(map(repr, names))}: what others are compared "
-            f"with must stay as it is. Name another sweep with `wtb baseline set`, or submit a new sweep"
+            f"with must stay as it is. Give a new name (`--new-name NAME`) to extend a copy of it, or name another "
+            f"sweep with `wtb baseline set`",
+            argument="new_name",
         )
 
 
-Asked = tuple[Sequence[Any] | None, int | None, Mapping[str, Sequence[Variant]] | None]
+@dataclass(frozen=True)
+class Asked:
+    """What is to be added to a sweep.
+
+    Attributes:
+        cases: Cases, or what names an upload.
+        columns: Which heading of a table of cases is which key; by default as the sweep has it.
+        repeats: How many repeats there are to be.
+        vary: Node, or node and parameter -> further variants, or levels.
+        restarts: Whether stopped combinations are to run again.
+    """
+
+    cases: Sequence[Any] | Mapping[str, Any] | None = None
+    columns: Mapping[str, Any] | None = None
+    repeats: int | None = None
+    vary: Mapping[str, Sequence[Any]] | None = None
+    restarts: bool = False
 
 
 def stopped_to_restart(context: Context, sweep: SweepRow, combination: Choices) -> list[int]:
@@ -103,11 +131,12 @@ def stopped_to_restart(context: Context, sweep: SweepRow, combination: Choices) 
     ]
 
 
-def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code, *, restarts: bool = False) -> Draft:
+def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code) -> Draft:
     """Check an extension against the sweep. Raises InputError or ConflictError."""
-    cases, repeats, vary = asked
-    if cases is None and repeats is None and not vary and not restarts:
+    repeats, vary = asked.repeats, asked.vary
+    if asked.cases is None and repeats is None and not vary and not asked.restarts:
         raise InputError(_NOTHING)
+    cases = None if asked.cases is None else sent_cases(context.database, asked.cases)
     before = sweep.spec["repeats"]
     if repeats is not None and repeats < before:
         raise InputError(
@@ -126,7 +155,7 @@ def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code,
     has = evidence.case_count(context.database, sweep.id)
     _check_size(sweep, (len(every) + count_at_most(grown), has + len(cases or ()), repeats or before))
     rows = new_rows(grown)
-    new_cases = NewCases() if cases is None else read_new_cases(context, sweep, levels.bound, cases)
+    new_cases = NewCases() if cases is None else read_new_cases(context, sweep, levels.bound, cases, asked.columns)
     after = repeats or before
     cells = (len(every) + len(rows)) * (has + len(new_cases.cases)) * after - len(every) * has * before
     runs, usd = estimate_runs(
@@ -159,15 +188,10 @@ def _check_varies(sweep: SweepRow) -> None:
             f"sweep {sweep.name} ({sweep.id}) has exploratory rows, which stand after those that were planned: add "
             f"cases and repeats only, or submit a new sweep with these variants"
         )
-    if sweep.status == "running":
-        raise ConflictError(
-            f"sweep {sweep.name} ({sweep.id}) is running, so where new combinations would begin still moves: "
-            f"`wtb pause {sweep.id}` first, extend it, then `wtb resume {sweep.id}`; cases and repeats can be added now"
-        )
 
 
 def _new_levels(
-    sweep: SweepRow, present: Bound, vary: Mapping[str, Sequence[Variant]], every: Sequence[Choices]
+    sweep: SweepRow, present: Bound, vary: Mapping[str, Sequence[Any]], every: Sequence[Choices]
 ) -> tuple[dict[str, list[Variant]], list[str]]:
     """Return the variants that the sweep does not have yet, by node, and sentences about the others."""
     nodes = present.workflow.nodes
@@ -194,7 +218,7 @@ def _new_levels(
 
 
 def _with_points(
-    present: Bound, vary: Mapping[str, Sequence[Variant]], every: Sequence[Choices]
+    present: Bound, vary: Mapping[str, Sequence[Any]], every: Sequence[Choices]
 ) -> dict[str, list[Variant]]:
     """Replace `node.parameter: levels` by the variants that have these levels beside the others of each combination."""
     nodes = present.workflow.nodes

@@ -15,6 +15,7 @@ from wtb.planning.checks import check_pool
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import SweepSpec, Variant
 from wtb.store.database import Database
+from wtb.store.growth.deferred import AT_START
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 
@@ -40,6 +41,13 @@ class Levels:
         """Return the queue of a step with these nodes; with None, of the first step."""
         workflow = self.bound.workflow
         return queue_of(workflow, workflow.entries if nodes is None else nodes)
+
+    @property
+    def queues(self) -> dict[str, str]:
+        """The queues of nodes that name one, and that of the first step."""
+        named = {node.name: self.queue_for([node.name]) for node in self.bound.workflow.nodes.values()}
+        named[AT_START] = self.queue_for(None)
+        return {node: queue for node, queue in named.items() if queue is not None}
 
     def spec(self, sweep: SweepRow) -> StoredSpec:
         """Return the stored spec of the sweep with the variants."""

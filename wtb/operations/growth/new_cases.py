@@ -17,7 +17,7 @@ from wtb.core.tree.clusters import equal_inputs_cluster, is_of_equal_inputs
 from wtb.operations.context import Context
 from wtb.planning.binding import Bound
 from wtb.planning.cases import case_row, read_cases
-from wtb.planning.data.case_columns import CaseTable, names_files
+from wtb.planning.data.case_columns import CaseTable, names_files, read_columns
 from wtb.planning.data.case_problems import MAX_PROBLEMS
 from wtb.planning.data.checking import check_cases
 from wtb.planning.data.picking import Only, pick_cases
@@ -70,7 +70,9 @@ def cases_to_send(cases: str | Path | Iterable[Any]) -> list[Any]:
     return [case_row(case) for case in source]
 
 
-def read_new_cases(context: Context, sweep: SweepRow, bound: Bound, rows: Sequence[Any]) -> NewCases:
+def read_new_cases(
+    context: Context, sweep: SweepRow, bound: Bound, rows: Sequence[Any], columns: Mapping[str, Any] | None = None
+) -> NewCases:
     """Check cases against a sweep.
 
     Args:
@@ -78,6 +80,7 @@ def read_new_cases(context: Context, sweep: SweepRow, bound: Bound, rows: Sequen
         sweep: Its row.
         bound: Its code.
         rows: The cases, or a table of them alone.
+        columns: Which heading of a table is which key; by default as the sweep has it.
 
     Returns:
         Those that are new.
@@ -86,10 +89,13 @@ def read_new_cases(context: Context, sweep: SweepRow, bound: Bound, rows: Sequen
         InputError: If one does not fit, or is there already with another content.
     """
     table = _table_of(rows)
+    if columns is not None and table is None:
+        raise InputError("columns: it is for tables, and these cases are none", argument="columns")
+    keys = bound.spec.columns if columns is None else read_columns(columns)
     has_files = (
         any(isinstance(row, Mapping) and row.get("files") for row in rows)
         if table is None
-        else names_files(table, bound.spec.columns)
+        else names_files(table, keys)
     )
     if not context.imports and has_files:
         raise InputError("files of cases are those of a machine; expected cases without 'files'", argument="cases")
@@ -97,7 +103,7 @@ def read_new_cases(context: Context, sweep: SweepRow, bound: Bound, rows: Sequen
     if table is None:
         source = read_cases(list(rows), Path(), where)
     else:
-        source = read_cases(table, Path(), where, columns=bound.spec.columns)
+        source = read_cases(table, Path(), where, columns=keys)
     source = of_workflow(source, bound.workflow)
     total = source.check().cases
     only = Only(final=bool(sweep.spec.get("final")))

@@ -7,9 +7,11 @@ from typing import Any
 
 from wtb.core.arguments.approval import Approval
 from wtb.core.documents.plan import PlanDocument
+from wtb.core.documents.workflows.new_sweeps import CaseFileDocument
 from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
 from wtb.core.tree.stored_spec import Limits
 from wtb.operations.context import Context
+from wtb.operations.drafting.reading_cases import read_case_file
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.inspection.workflows import list_published, show_published
 from wtb.operations.running import published as operations
@@ -42,6 +44,18 @@ class Published:
             The document, with its graph, variants, parameters and fingerprints.
         """
         return show_published(self._context, name)
+
+    @documented_by(read_case_file)
+    def read_case_file(
+        self,
+        cases: Any,
+        *,
+        workflow: str | None = None,
+        sweep: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> CaseFileDocument:
+        """Read a file of cases as a sweep would, and show its columns, its problems and its first cases."""
+        return read_case_file(self._context, cases, workflow=workflow, sweep=sweep, columns=columns)
 
     @documented_by(operations.plan_published)
     def plan_published(

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
     from wtb.authoring.workflow import Workflow
     from wtb.operations.context import Context
-    from wtb.planning.sweep_spec import SweepSpec, Variant
+    from wtb.planning.sweep_spec import SweepSpec
 
 
 class SweepHandle(TargetHandle):
@@ -197,9 +197,11 @@ class SweepHandle(TargetHandle):
         self,
         *,
         cases: str | Path | Sequence[Any] | None = None,
+        columns: Mapping[str, Any] | None = None,
         repeats: int | None = None,
-        vary: Mapping[str, Sequence[Variant]] | None = None,
+        vary: Mapping[str, Sequence[Any]] | None = None,
         combination: Mapping[str, str] | None = None,
+        new_name: str | None = None,
         allow_code_change: bool = False,
         reason: str | None = None,
         run: bool = True,
@@ -226,9 +228,11 @@ class SweepHandle(TargetHandle):
             self._context,
             self.id,
             cases=rows,
+            columns=columns,
             repeats=repeats,
             vary=vary,
             combination=combination,
+            new_name=new_name,
             allow_code_change=allow_code_change,
             reason=reason,
             run=run,
@@ -241,8 +245,10 @@ class SweepHandle(TargetHandle):
         self,
         *,
         cases: str | Path | Sequence[Any] | None = None,
+        columns: Mapping[str, Any] | None = None,
         repeats: int | None = None,
-        vary: Mapping[str, Sequence[Variant]] | None = None,
+        vary: Mapping[str, Sequence[Any]] | None = None,
+        new_name: str | None = None,
     ) -> PlannedExtension:
         """Show what `extend` would add: cells, node runs and their price.
 
@@ -250,7 +256,16 @@ class SweepHandle(TargetHandle):
             cases: A file of cases, or the cases.
         """
         rows = None if cases is None else cases_to_send(cases)
-        return plan_extension(self._context, self.id, cases=rows, repeats=repeats, vary=vary, code=self._bind)
+        return plan_extension(
+            self._context,
+            self.id,
+            cases=rows,
+            columns=columns,
+            repeats=repeats,
+            vary=vary,
+            new_name=new_name,
+            code=self._bind,
+        )
 
     @documented_by(stop_combination)
     def stop_combination(self, combination: Mapping[str, str], *, reason: str | None = None) -> StoppedCombinations:
@@ -423,9 +438,11 @@ class SweepHandle(TargetHandle):
         return file
 
     @documented_by(copy_sweep)
-    def copy(self, to: str, *, session: str | None = None) -> CopiedSweepDocument:
-        """Copy it to another database, with its files, history and scores."""
-        return copy_sweep(self._context, self.id, to, session=session)
+    def copy(
+        self, to: str | None = None, *, session: str | None = None, new_name: str | None = None
+    ) -> CopiedSweepDocument:
+        """Copy it to another database, or under another name, with its files, history and scores."""
+        return copy_sweep(self._context, self.id, to, session=session, new_name=new_name)
 
     @documented_by(export_traces)
     def export_traces(

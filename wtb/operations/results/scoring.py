@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from wtb.authoring.code.fingerprint import evaluator_code
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.code.recipe import NamedEvaluator, Recipe
 from wtb.authoring.evaluation.declarations import BY_PATH, make_evaluator
@@ -40,7 +41,7 @@ from wtb.operations.control.pools import check_no_pool
 from wtb.operations.payers import check_payer
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import EvaluatorRef, load_spec, read_evaluators, read_limits
-from wtb.store.control.rescore import Also, scored_executions, write_scores
+from wtb.store.control.rescore import Also, record_evaluators, scored_executions, write_scores
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
@@ -210,6 +211,9 @@ def score_by(
         remove_tree(own.root)
         with suppress(OSError):  # its worker runs nodes of the sweep
             own.root.parent.rmdir()
+    if not left:
+        written_as = [{by.name: dict(by.options)} for by, _ in made]
+        record_evaluators(database, sweep.id, written_as, evaluator_code(made))
     return Scored(sweep.id, written, left, judging.stop.reason if left else None)
 
 

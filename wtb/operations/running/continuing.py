@@ -33,6 +33,7 @@ from wtb.planning.checks import check_nodes
 from wtb.planning.sweep_spec import read_limits
 from wtb.store.control import executions, sweeps
 from wtb.store.database import Database
+from wtb.store.growth.deferred import begin_deferred
 from wtb.store.limits.budgets import check_limits
 from wtb.store.read import queries
 from wtb.store.read.references import ExecutionTarget, SweepTarget, Target, TargetKind, find_target
@@ -341,6 +342,7 @@ def _run_execution(going: _Going, target: Target) -> Continued:
 def _run(going: _Going, only: str | None = None) -> Ran:
     """Run what is pending of a sweep, or only one execution of it."""
     context, bound = going.context, going.bound
+    begin_deferred(context.database, going.sweep.id)
     if context.local is not None:
         context.local.start(going.sweep.id, execution=only, limits=going.limits)
         return Ran(queries.find_sweep(context.database, going.sweep.id), Ended("running"))

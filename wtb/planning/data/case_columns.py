@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
 from wtb.config.field_types import Name, Strict
 from wtb.config.validation_messages import expected, problem
@@ -34,6 +34,14 @@ _EXPECTED_WORDS = frozenset({"expected", "target", "reference", "gold", "truth"}
 Meaning = tuple[str, str | None]  # a key of a case, and the key within it
 _UNNAMED: Meaning = ("", None)
 _IGNORED: Meaning = (IGNORE, None)
+
+
+def key_text(meaning: Meaning) -> str | None:
+    """Return the key that a column is as `columns` of a sweep has it; None of a column without a heading."""
+    key, inner = meaning
+    if inner is None:
+        return key or None
+    return inner if key == "input" and inner not in (*OF_A_CASE, IGNORE) else f"{key}.{inner}"
 
 
 class BlankRow:
@@ -63,6 +71,15 @@ ColumnNames = Annotated[
 ]
 
 
+def read_columns(columns: object) -> Mapping[str, Sequence[str]]:
+    """Return a mapping of columns that was sent. Raises InputError."""
+    try:
+        return TypeAdapter(ColumnNames).validate_python(columns)
+    except ValidationError:
+        text = f"{describe(columns)}; expected a mapping from keys to headings, such as {{question: Question}}"
+        raise InputError(f"columns: {text}", argument="columns") from None
+
+
 class CaseTable(Strict):
     """Cases as a table: texts in columns, read as a CSV file is."""
 
@@ -88,6 +105,30 @@ class ColumnKeys:
 
     def read(self, headings: Headings) -> list[Meaning]:
         """Return the key of a case that each column is. Raises InputError with each problem once."""
+        names, found, unknown = self.find(headings)
+        problems = [f"{headings.place}: {text}" for text in _repeated(names, found)]
+        if unknown:
+            problems.append(f"{headings.place}: {self._describe_unknown(unknown, found)}")
+        if problems:
+            raise InputError(*problems)
+        return found
+
+    def offer(self, headings: Headings) -> dict[str, tuple[str, ...]]:
+        """Return a mapping by which each column is read: `columns` of the sweep, and the nearest key of every column
+        that is no key, else to ignore it. Raises InputError for what is wrong with `columns`.
+        """
+        _, found, unknown = self.find(headings)
+        offered = self._offer(unknown, found)
+        rest = [name for name in unknown if not any(name in of_key for of_key in offered.values())]
+        return {key: tuple(of_key) for key, of_key in offered.items()} | (
+            {IGNORE: (*offered.get(IGNORE, ()), *rest)} if rest else {}
+        )
+
+    def find(self, headings: Headings) -> tuple[list[str], list[Meaning], list[str]]:
+        """Return the headings as they are compared, the key that each is, and the headings that are no keys.
+
+        Raises InputError for what is wrong with `columns`.
+        """
         names = [_plain(name) for name in headings.names]
         exact = frozenset(self.state or ())
         by_fold: dict[str, list[str]] = {}
@@ -102,12 +143,7 @@ class ColumnKeys:
             found.append(meaning or _IGNORED)
             if meaning is None:
                 unknown.append(name)
-        problems = [f"{headings.place}: {text}" for text in _repeated(names, found)]
-        if unknown:
-            problems.append(f"{headings.place}: {self._describe_unknown(unknown, found)}")
-        if problems:
-            raise InputError(*problems)
-        return found
+        return names, found, unknown
 
     def _mapped(self, names: Sequence[str], exact: frozenset[str], place: str) -> tuple[dict[int, Meaning], list[str]]:
         """The columns that the sweep maps, by position, and what is wrong with its mapping."""
@@ -123,7 +159,9 @@ class ColumnKeys:
                 continue
             for heading in headings:
                 at = positions.get(_plain(heading)) or _without_case(_plain(heading), names)
-                if len(at) != 1 or at[0] in mapped:
+                if at and key == IGNORE:
+                    mapped |= dict.fromkeys(at, meaning)
+                elif len(at) != 1 or at[0] in mapped:
                     wrong = "twice" if at else f"not in {place}{meant_or_known(_plain(heading), filter(None, names))}"
                     text = f"'columns.{key}' is {describe(heading)}, a heading that is {wrong}"
                     problems.append(self.located.problem(("columns", key), text))
@@ -171,27 +209,27 @@ class ColumnKeys:
         return f"{verb} of the state ({keys}); map in the sweep file, such as {self._suggest(unknown, found)}"
 
     def _suggest(self, unknown: Sequence[str], found: Sequence[Meaning]) -> str:
-        """A mapping for columns that are no keys: to the nearest free key, else to be ignored."""
-        taken = {inner if key == "input" else key for key, inner in found}
-        free = [key for key in ("expected", "id", *self.inputs) if key not in taken]
-        pairs, ignored = list[str](), list[str]()
-        for written, headings in self.columns.items():
-            if written == IGNORE:
-                ignored += map(_quoted, headings)
-            else:
-                pairs.append(f"{written}: {_quoted(headings[0])}")
-        for name in unknown[:_MAX_COMPARED]:
-            key = _nearest(name, free)
-            if key is None:
-                ignored.append(_quoted(name))
-            else:
-                free.remove(key)
-                pairs.append(f"{key}: {_quoted(name)}")
+        """A mapping for columns that are no keys, as a sweep file has it."""
+        offered = self._offer(unknown, found)
+        ignored = list(map(_quoted, offered.pop(IGNORE, ())))
+        pairs = [f"{key}: {_quoted(headings[0])}" for key, headings in offered.items()]
         if len(ignored) > MAX_SHOWN:
             ignored = [*ignored[:MAX_SHOWN], "..."]
         if ignored:
             pairs.append(f"{IGNORE}: [{', '.join(ignored)}]")
         return f"columns: {{{', '.join(pairs)}}}"
+
+    def _offer(self, unknown: Sequence[str], found: Sequence[Meaning]) -> dict[str, list[str]]:
+        """A mapping for columns that are no keys: to the nearest free key, else to be ignored."""
+        taken = {inner if key == "input" else key for key, inner in found}
+        free = [key for key in ("expected", "id", *self.inputs) if key not in taken]
+        offered = {key: list(headings) for key, headings in self.columns.items()}
+        for name in dict.fromkeys(unknown[:_MAX_COMPARED]):
+            key = _nearest(name, free)
+            if key is not None:
+                free.remove(key)
+            offered.setdefault(IGNORE if key is None else key, []).append(name)
+        return offered
 
 
 def case_of(meanings: Sequence[Meaning], values: Sequence[str]) -> dict[str, object] | BlankRow | Wrong:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from wtb.authoring.evaluation.evaluators import Evaluator
+from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, StateError, did_you_mean
 from wtb.core.ids import plain_id
 from wtb.core.serialization.codec import encode
@@ -68,7 +69,8 @@ def check_cases(
                 continue
         ids.append(case.id)
         clusters.append(case.cluster)
-        encoded, wrong = _encoded(bound, case, whole=whole)
+        encoded, wrong = _encoded(bound.workflow, case, whole=whole)
+        wrong += names_problems(bound.spec.redact.redactor, case)
         unfit = [problem for one in bound.evaluators if (problem := one.problem(case.expected)) is not None]
         # Where the state is the input schema too, both say the same.
         problems.add(f"{source.name}: case {case.id!r}", dict.fromkeys([*wrong, *unfit]))
@@ -109,9 +111,13 @@ def _leaves_out_failures(spec: SweepSpec, one: Evaluator) -> bool:
     return not declared and one.figure is None and one.name not in MEASURED_NAMES
 
 
-def _encoded(bound: Bound, case: Case, *, whole: bool) -> tuple[bytes | None, list[str]]:
+def input_problems(workflow: Workflow, case: Case) -> list[str]:
+    """Return what is wrong with a case as the input of a workflow."""
+    return list(dict.fromkeys(_encoded(workflow, case, whole=True)[1]))
+
+
+def _encoded(workflow: Workflow, case: Case, *, whole: bool) -> tuple[bytes | None, list[str]]:
     """Return the input and expected value of a case as they are stored, and what is wrong with it."""
-    workflow = bound.workflow
     values, wrong = workflow.schema.read_input(case.input)
     if workflow.input is not None and whole:
         missing = workflow.input.missing(case.input)
@@ -124,7 +130,7 @@ def _encoded(bound: Bound, case: Case, *, whole: bool) -> tuple[bytes | None, li
         encoded = encode({"input": values, "expected": case.expected})
     except StateError as error:
         wrong.append(str(error))
-    return encoded, [*wrong, *names_problems(bound.spec.redact.redactor, case)]
+    return encoded, wrong
 
 
 def _no_cases(spec: SweepSpec, source: CaseSource, only: Only) -> InputError:

@@ -6,7 +6,7 @@ worker died is claimed by another: scores that are written twice are the same, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -14,6 +14,8 @@ import sqlalchemy as sa
 from wtb.core.errors import NotFound
 from wtb.core.ids import short_id
 from wtb.core.stop import Stopped
+from wtb.core.tree.stored_code import EVALUATORS, RecordedCode
+from wtb.core.tree.stored_spec import StoredSpec, recorded_evaluators, stored_evaluators
 from wtb.core.values import Json
 from wtb.store.bulk import fetch_record, insert_missing, insert_rows, update_rows
 from wtb.store.database import Database
@@ -93,6 +95,40 @@ def write_scores(
         update_rows(connection, metrics, measures, ("sweep_id", "name"))  # its direction may have been declared since
         insert_events(connection, event_rows)
     return len(rows)
+
+
+def record_evaluators(
+    database: Database, sweep_id: str, evaluators: Sequence[Mapping[str, Json]], code: RecordedCode
+) -> None:
+    """Record that evaluators gave all scores of their names that a sweep has, if they are among its own.
+
+    From now on its new cells are scored by them, with the options that they have here.
+
+    Args:
+        database: Where.
+        sweep_id: The sweep.
+        evaluators: As in a sweep file, in the order of their fingerprints.
+        code: Theirs.
+    """
+    this = sweeps.c.id == sweep_id
+    with database.write() as connection:
+        row = connection.execute(sa.select(sweeps.c.spec, sweeps.c.status).where(this).with_for_update()).first()
+        recorded = None if row is None else recorded_evaluators(row.spec)
+        if row is None or recorded is None or row.status in ("pending", "running"):  # of which more cells end just now
+            return
+        spec: StoredSpec = row.spec.copy()
+        names, written = list(recorded.fingerprints[EVALUATORS]), list(spec["evaluate"])
+        for evaluator, name in zip(evaluators, code.fingerprints[EVALUATORS], strict=True):
+            if evaluator in written and len(written) == len(names):
+                name_of_sweep = names[written.index(dict(evaluator))]
+            elif name in names and len(written) == len(names):
+                name_of_sweep = name
+                written[names.index(name)] = dict(evaluator)
+            else:
+                continue
+            recorded = recorded.replaced(EVALUATORS, name_of_sweep, code, name)
+        spec["evaluate"], spec["evaluators"] = written, stored_evaluators(recorded)
+        connection.execute(sweeps.update().where(this).values(spec=spec))
 
 
 def queue_of(database: Database, sweep_id: str) -> str:

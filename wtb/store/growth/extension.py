@@ -5,7 +5,7 @@ All of it is one transaction, so that nobody sees a part of it, and whoever is k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -19,7 +19,7 @@ from wtb.core.tree.run_order import case_order
 from wtb.core.tree.stored_spec import StoredExtension, StoredSpec
 from wtb.core.values import Json
 from wtb.store.bulk import insert_rows, insert_values, parts, update_rows
-from wtb.store.database import Database, clock
+from wtb.store.database import Database, clock, was_deadlock
 from wtb.store.events import add_event, of_sweep
 from wtb.store.growth.fork_points import ForkPoints, NewRow, Pair, Start
 from wtb.store.growth.row_cells import Begun, QueueFor, RowCells
@@ -44,6 +44,7 @@ class Extension:
         spec: The stored spec of the sweep from now on, without the record of the extension.
         fingerprints: Those of the sweep from now on.
         queue_for: The queue that a step with these nodes asks for; with None, that the first step asks for.
+        queues: Node -> its queue, of nodes that name one.
         event: The data of the event, but for the number of cells.
         by: Who adds it.
         rows: Combinations; their cells begin where they differ from others.
@@ -53,6 +54,7 @@ class Extension:
         clusters: By the number of a case that is there, the cluster that it gets, since a new one has its input.
         record: What the sweep records of it; None if its spec has it already.
         strict: See `ForkPoints`.
+        publish: Has a copy that is extended be there, in the same transaction.
     """
 
     spec: StoredSpec
@@ -67,6 +69,8 @@ class Extension:
     clusters: Mapping[int, str] = field(default_factory=dict)
     record: StoredExtension | None = None
     strict: bool = False
+    queues: Mapping[str, str] = field(default_factory=dict)
+    publish: Callable[[sa.Connection], None] | None = None
 
 
 def insert_extension(database: Database, sweep: SweepRow, new: Extension) -> Begun:
@@ -74,8 +78,9 @@ def insert_extension(database: Database, sweep: SweepRow, new: Extension) -> Beg
 
     A cell of a new combination goes on from the checkpoint at which the same case of another one first came to a node
     that differs. Where it never did, since its way led elsewhere, it goes on from its end, and nothing runs; where it
-    had failed before, the new cell has failed alike, and `wtb retry` tries both again. Cells of new cases and repeats
-    begin with their case, and share what their combinations have in common.
+    had failed before, the new cell has failed alike, and `wtb retry` tries both again. Where a runner has yet to come
+    there, the new cell is deferred, and `begin_deferred` begins it. Cells of new cases and repeats begin with their
+    case, and share what their combinations have in common.
 
     Args:
         database: Where the sweep is.
@@ -89,8 +94,19 @@ def insert_extension(database: Database, sweep: SweepRow, new: Extension) -> Beg
         ConflictError: If the sweep is cancelled, changed meanwhile or has open cells in the way, or its session is
             archived.
     """
+    try:
+        return _insert_all(database, sweep, new)
+    except StoreError as error:
+        if not was_deadlock(error):
+            raise
+    return _insert_all(database, sweep, new)  # runners have gone on meanwhile
+
+
+def _insert_all(database: Database, sweep: SweepRow, new: Extension) -> Begun:
     with database.write(long=True) as connection:
         session_to_submit_to(connection, sweep.session)
+        if new.publish is not None:
+            new.publish(connection)
         if new.rows:
             _lock_open(connection, sweep.id)
         status = _locked(connection, sweep)
@@ -172,7 +188,7 @@ def _add_rows(connection: sa.Connection, sweep: SweepRow, new: Extension, first:
     points = ForkPoints(connection, sweep, new.rows, strict=new.strict)
     for part in parts(_in_order(connection, sweep, points.pairs()), max(1, CHUNK // len(numbers))):
         starts = points.starts(part) if share else [[Start()] * len(numbers)] * len(part)
-        builder = RowCells(connection, sweep, new.queue_for, begun, share=share)
+        builder = RowCells(connection, sweep, new.queue_for, begun, share=share, queues=new.queues)
         for pair, of_pair in zip(part, starts, strict=True):
             builder.add(pair, numbers, of_pair)
         builder.write()

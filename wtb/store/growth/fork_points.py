@@ -48,6 +48,20 @@ class NewRow:
     origins: Sequence[Origin]
 
 
+def nearest_origins(choices: Mapping[str, str], others: Mapping[int, Mapping[str, str]]) -> list[Origin]:
+    """Return the combinations that one shares most with, the best first.
+
+    Args:
+        choices: The variants of the combination.
+        others: Those of others, by number.
+    """
+    origins = [
+        Origin(number, frozenset(node for node, variant in choices.items() if other.get(node) != variant))
+        for number, other in others.items()
+    ]
+    return sorted(origins, key=lambda origin: len(origin.changed))[:MOST_ORIGINS]
+
+
 @dataclass(frozen=True, slots=True)
 class BaseCell:
     """A cell of a combination that a new one is made from, with the head of the execution of its outcome."""
@@ -75,6 +89,7 @@ class Start:
         edited: Whether a person changed the state before it.
         joins: The execution that stands for the cell from now on, which has not come to what differs.
         failed: The cell that failed before it came to what differs.
+        is_deferred: Whether that is known only once a running execution has come to what differs, or has ended.
         node_runs: How many node runs the base took from there on.
     """
 
@@ -82,6 +97,7 @@ class Start:
     edited: bool = False
     joins: ExecutionRow | None = None
     failed: BaseCell | None = None
+    is_deferred: bool = False
     node_runs: int = 0
 
 
@@ -117,7 +133,8 @@ class ForkPoints:
         Raises:
             ConflictError: If an execution is in the way that a worker still has, or checkpoints are gone.
         """
-        bases, held = self._base_cells(pairs), self._open_executions(pairs)
+        held = self._open_executions(pairs)
+        bases = self._base_cells(pairs)  # after that, so that a cell whose execution ends meanwhile has its outcome
         heads = [cell.head_id for cell in bases.values()]
         heads += [row.head_id for rows in held.values() for row in rows]
         lines = marks(self._connection, heads)
@@ -132,20 +149,22 @@ class ForkPoints:
         self, seen: _Seen, row: NewRow, bases: Mapping[int, BaseCell | None], held: Sequence[ExecutionRow]
     ) -> Start:
         fallback: Start | None = None
+        is_deferred = False
         for origin in row.origins:
             cell = bases[origin.base]
             if cell is None:
                 continue
             if cell.status not in FINAL_CELLS:
                 execution = next((one for one in held if origin.base in one.combinations), None)
-                if execution is not None:
+                if execution is not None and execution.deferred is None:
                     return seen.of_open(execution, origin.changed)
+                is_deferred = is_deferred or execution is not None
                 continue
             found, passed = seen.of_ended(cell, origin.changed, strict=self._strict)
             if passed or self._strict:
                 return found
             fallback = fallback or found
-        return fallback or Start()
+        return Start(is_deferred=True) if is_deferred else fallback or Start()
 
     def _base_cells(self, pairs: Sequence[Pair]) -> dict[tuple[int, int, int], BaseCell]:
         query = (
@@ -166,15 +185,19 @@ class ForkPoints:
         return {(cell.case_number, cell.repeat, cell.combination): cell for cell in found}
 
     def _open_executions(self, pairs: Sequence[Pair]) -> dict[Pair, list[ExecutionRow]]:
-        """Return the executions that have not ended and stand for cells."""
+        """Return the executions that have not ended and stand for cells, locked until the end of the transaction."""
         query = sa.select(executions).where(
             executions.c.sweep_id == self._sweep.id,
             executions.c.status.in_(OPEN_EXECUTIONS),
             executions.c.choices.is_(None),
             executions.c.case_number.in_(_numbers(pairs)),
         )
+        query = query.order_by(executions.c.id).with_for_update()
+        rows, ids = fetch_records(self._connection, ExecutionRow, query), None
+        while ids != (ids := [row.id for row in rows]):  # one that forked meanwhile has children, which are locked next
+            rows = fetch_records(self._connection, ExecutionRow, query)
         found: dict[Pair, list[ExecutionRow]] = {}
-        for row in fetch_records(self._connection, ExecutionRow, query.order_by(executions.c.id)):
+        for row in rows:
             found.setdefault((row.case_number, row.repeat), []).append(row)
         return found
 
@@ -207,17 +230,21 @@ class _Seen:
         return (self._at(way, len(way) - 1, changed) if way else Start()), False
 
     def of_open(self, execution: ExecutionRow, changed: frozenset[str]) -> Start:
-        """Return where a cell begins by an execution that has not ended."""
+        """Return where a cell begins by an execution that has not ended.
+
+        A running one is not joined, since its runner knows what it stands for. Once it has come to a step in which
+        all nodes differ, nothing of that is shared any more; else its end is waited for.
+        """
         way = line(self._lines, execution.head_id)
         self._check_whole(way, execution.head_id)
         place = _place(way, changed)
         if place is not None and place < len(way) - 1:
             return self._at(way, place, changed)
-        if execution.status == "running":
-            raise ConflictError(
-                f"sweep {self._sweep.id}: execution {execution.id} is still running: pause the sweep and try again"
-            )
-        return Start(joins=execution)
+        if execution.status != "running":
+            return Start(joins=execution)
+        if place is not None and changed.issuperset(way[place].position["next"]):
+            return self._at(way, place, changed)
+        return Start(is_deferred=True)
 
     def _at(self, way: Sequence[Mark], place: int, changed: frozenset[str]) -> Start:
         before, after = way[: place + 1], way[place + 1 :]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
 from wtb.core.ids import new_ids
-from wtb.store.bulk import insert_rows
+from wtb.store.bulk import insert_rows, update_rows
 from wtb.store.database import clock
 from wtb.store.growth.fork_points import Pair, Start
 from wtb.store.rows.sweeps import SweepRow
@@ -23,6 +23,7 @@ _ENDED = {
     "cancelled": "cancelled",
     "skipped": "cancelled",
 }  # cell: execution
+_CELL = ("sweep_id", "case_number", "repeat", "combination")
 
 
 @dataclass
@@ -33,23 +34,43 @@ class Begun:
         pending: Ids of the executions that run.
         cells: How many cells there are.
         failed: How many of them have the failure of another row's, which never came to what differs.
+        deferred: How many of them begin once running executions have come to what differs.
         node_runs: How many node runs the cells took from there on that new ones were made from.
     """
 
     pending: list[str] = field(default_factory=list)
     cells: int = 0
     failed: int = 0
+    deferred: int = 0
     node_runs: int = 0
 
 
 class RowCells:
-    """Makes the executions and cells of new combinations; cells that begin at one checkpoint share an execution."""
+    """Makes the executions and cells of new combinations; cells that begin at one checkpoint share an execution.
+
+    Args:
+        connection: In the transaction that adds them.
+        sweep: The row of the sweep.
+        queue_for: The queue that a step with some nodes asks for.
+        begun: Counts what is added.
+        share: Whether cells share executions.
+        queues: Node -> its queue, of nodes that name one.
+        are_present: Whether the cells are there already, and have been deferred.
+    """
 
     def __init__(
-        self, connection: sa.Connection, sweep: SweepRow, queue_for: QueueFor, begun: Begun, *, share: bool
+        self,
+        connection: sa.Connection,
+        sweep: SweepRow,
+        queue_for: QueueFor,
+        begun: Begun,
+        *,
+        share: bool,
+        queues: Mapping[str, str],
+        are_present: bool = False,
     ) -> None:
         self._connection, self._sweep, self._queue_for, self._begun = connection, sweep, queue_for, begun
-        self._share = share
+        self._share, self._queues, self._are_present = share, queues, are_present
         self._at = clock(connection)
         self._made: list[tuple[NewExecution, NewCell]] = []  # without ids; cells have what they all have in common
         self._joined: dict[str, list[int]] = {}
@@ -58,6 +79,7 @@ class RowCells:
     def add(self, pair: Pair, numbers: Sequence[int], starts: Sequence[Start]) -> None:
         """Add the cells of a case and a repeat."""
         groups: dict[str | None, tuple[NewExecution, NewCell]] = {}
+        deferred: tuple[NewExecution, NewCell] | None = None
         for number, start in zip(numbers, starts, strict=True):
             self._begun.node_runs += start.node_runs
             if start.joins is not None:
@@ -66,6 +88,15 @@ class RowCells:
             if start.failed is not None:
                 self._made.append(self._failed_alike(pair, number, start))
                 self._begun.failed += 1
+                continue
+            if start.is_deferred:
+                self._begun.deferred += 1
+                if deferred is None:
+                    deferred = self._pending(pair, number, start)
+                    deferred[0]["deferred"] = self._queues
+                    self._made.append(deferred)
+                else:
+                    deferred[0]["combinations"].append(number)
                 continue
             head = None if start.head is None else start.head.id
             if self._share and head in groups:
@@ -79,17 +110,20 @@ class RowCells:
         ids = new_ids(len(self._made))
         for place, (execution, cell) in enumerate(self._made):
             execution["id"] = ids[place]
-            if execution["status"] == "pending":
+            if execution["status"] == "pending" and "deferred" not in execution:
                 self._begun.pending.append(ids[place])
             for combination in execution["combinations"]:
                 self._cells.append({**cell, "combination": combination, "execution_id": ids[place]})
         insert_rows(self._connection, executions, _alike([execution for execution, _ in self._made]))
-        insert_rows(self._connection, cells, _alike(self._cells))
+        if self._are_present:
+            update_rows(self._connection, cells, _alike(self._cells), _CELL, only={"status": ("pending",)})
+        else:
+            insert_rows(self._connection, cells, _alike(self._cells))
         for id, numbers in self._joined.items():
             before = self._connection.scalar(sa.select(executions.c.combinations).where(executions.c.id == id))
             joined = executions.update().where(executions.c.id == id).values(combinations=[*(before or ()), *numbers])
             self._connection.execute(joined)
-        self._begun.cells += len(self._cells)
+        self._begun.cells += 0 if self._are_present else len(self._cells)
 
     def _join(self, pair: Pair, number: int, start: Start) -> None:
         """Have an execution stand for another cell."""

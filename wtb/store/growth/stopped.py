@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -18,7 +18,7 @@ from wtb.store.control.executions import stopped_in
 from wtb.store.control.sweeps import cancel_executions
 from wtb.store.database import Database, clock
 from wtb.store.events import add_event, of_sweep
-from wtb.store.growth.fork_points import MOST_ORIGINS, ForkPoints, NewRow, Origin
+from wtb.store.growth.fork_points import ForkPoints, NewRow, nearest_origins
 from wtb.store.read.lineage import marks
 from wtb.store.rows.executions import ExecutionRow, Mark
 from wtb.store.rows.sweeps import SweepRow
@@ -135,7 +135,10 @@ def _move_to_fork_points(connection: sa.Connection, sweep: SweepRow, numbers: Se
     rows = connection.execute(query.where(combinations.c.sweep_id == sweep.id).order_by(combinations.c.number)).all()
     others = [row for row in rows if row.stopped is None and row.number not in numbers]
     own = {row.number: row.choices for row in rows if row.number in numbers}
-    new = [NewRow(choices, _nearest(choices, {row.number: row.choices for row in others})) for choices in own.values()]
+    new = [
+        NewRow(choices, nearest_origins(choices, {row.number: row.choices for row in others}))
+        for choices in own.values()
+    ]
     skipped = (
         sa.select(cells.c.case_number, cells.c.repeat, cells.c.combination, executions.c.id, executions.c.head_id)
         .join(executions, executions.c.id == cells.c.execution_id)
@@ -150,23 +153,20 @@ def _move_to_fork_points(connection: sa.Connection, sweep: SweepRow, numbers: Se
         starts = dict(zip(part, points.starts(part), strict=True))
         for row in held:
             if (pair := (row.case_number, row.repeat)) in starts:
-                head = starts[pair][places.index(row.combination)].head
+                start = starts[pair][places.index(row.combination)]
+                if start.is_deferred:
+                    raise ConflictError(
+                        f"sweep {sweep.name} ({sweep.id}) is still running what a stopped combination shares with "
+                        f"others: `wtb pause {sweep.id}` first, restart it, then `wtb resume {sweep.id}`"
+                    )
+                head = start.head
                 found.setdefault(row.id, {})[None if head is None else head.id] = head
     before = {row.id: -1 if row.head_id is None else heads[row.head_id].position["step"] for row in held}
     for id, marks_of in found.items():
-        start = next(iter(marks_of.values()))
+        head = next(iter(marks_of.values()))
         # Of several combinations that would begin at different places, their common head is the last one they share.
-        if len(marks_of) == 1 and start is not None and start.position["step"] > before[id]:
-            connection.execute(executions.update().where(executions.c.id == id).values(head_id=start.id))
-
-
-def _nearest(choices: Mapping[str, str], others: Mapping[int, Mapping[str, str]]) -> list[Origin]:
-    """Return the combinations that a stopped one shares most with."""
-    origins = [
-        Origin(number, frozenset(node for node, variant in choices.items() if other.get(node) != variant))
-        for number, other in others.items()
-    ]
-    return sorted(origins, key=lambda origin: len(origin.changed))[:MOST_ORIGINS]
+        if len(marks_of) == 1 and head is not None and head.position["step"] > before[id]:
+            connection.execute(executions.update().where(executions.c.id == id).values(head_id=head.id))
 
 
 def _lock_standing_for(connection: sa.Connection, sweep_id: str, numbers: Collection[int]) -> list[ExecutionRow]:

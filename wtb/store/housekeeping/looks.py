@@ -103,7 +103,9 @@ def extend_look(connection: sa.Connection, sweep_id: str, keys: tuple[str, list[
     past = connection.execute(sa.select(looks).where(this)).mappings().first()
     if past is None:
         return
-    if seen:
+    # What the original of a copy showed is a look already.
+    twin = sa.select(looks.c.sweep_id).where(looks.c.at == past["at"], looks.c.sketch == past["sketch"], ~this)
+    if seen and connection.execute(twin.limit(1)).first() is None:
         row = {**past, "sweep_id": new_id(), "metrics": _scored_names(connection, sweep_id), "extended_id": sweep_id}
         connection.execute(looks.insert().values(row))
     sketch = CaseSketch()
@@ -147,7 +149,10 @@ def earlier_looks(database: Database, look: LookRow, before: float) -> list[Look
         .limit(MOST)
     )
     with database.read() as connection:
-        return fetch_records(connection, LookRow, query)
+        rows = fetch_records(connection, LookRow, query)
+    by_content = {(row.at, row.sketch): row for row in rows}  # a sweep and its copy are one look
+    by_content.pop((look.at, look.sketch), None)
+    return list(by_content.values())
 
 
 def scored_sweeps(database: Database, sweep_ids: Collection[str], metric: str | None) -> set[str]:

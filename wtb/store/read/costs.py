@@ -324,11 +324,20 @@ def _sums(
     return [one for one in summed if one.figures["usd"] is not None]
 
 
-def mean_usd_by_node(database: Database, sweep_id: str) -> dict[str, float]:
-    """Return the mean cost of the accepted node runs of a sweep, by node; nodes that did not run are left out."""
+def mean_usd_by_node(database: Database, sweep_id: str, original_id: str | None = None) -> dict[str, float]:
+    """Return the mean cost of the accepted node runs of a sweep, by node; nodes that did not run are left out.
+
+    Args:
+        database: Where.
+        sweep_id: The sweep.
+        original_id: The sweep that it is a copy of, if it is one: what was copied has its costs there.
+    """
+    own = node_runs.c.sweep_id == sweep_id
+    if original_id is not None:
+        own = sa.or_(node_runs.c.sweep_id == original_id, sa.and_(own, node_runs.c.usd > 0))
     query = (
         sa.select(node_runs.c.node, sa.func.avg(node_runs.c.usd))
-        .where(node_runs.c.sweep_id == sweep_id, node_runs.c.status == "succeeded")
+        .where(own, node_runs.c.status == "succeeded")
         .group_by(node_runs.c.node)
     )
     return {node: float(mean) for node, mean in database.tuples(query)}

@@ -49,6 +49,7 @@ class ExecutionRow(Record):
         combinations: Numbers of the combinations that it stands for.
         choices: Node -> variant, of one that a person forked: it stands for no cell.
         asked: What a person wants of it while it runs: to, by, reason.
+        deferred: Node -> its queue, of one that begins once others come to what differs.
         ended_transaction: Where the log has its end and those of its cells, up to `ended_event`.
     """
 
@@ -75,6 +76,7 @@ class ExecutionRow(Record):
     asked: AskedRow | None
     passed_id: str | None
     stalled_at: float | None
+    deferred: dict[str, str] | None
     created_at: float
     finished_at: float | None
     ended_transaction: int | None

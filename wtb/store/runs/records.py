@@ -47,6 +47,7 @@ class NewExecution(TypedDict, total=False):
     asked: AskedRow | None
     passed_id: str | None
     stalled_at: float | None
+    deferred: Mapping[str, str] | None
     created_at: float
     finished_at: float | None
     ended_transaction: int | None

@@ -209,6 +209,7 @@ def submit_again(database: Database, sweep: SweepRow) -> str:
     choices = queries.choices(database, sweep.id)
     spec = sweep.spec.copy()
     spec.pop(EXTENSIONS, None)  # of a new sweep all of it is planned
+    spec.pop("copied_from", None)
     if KEY in spec:  # rows that were added stay exploratory, and nothing of the new sweep has ended
         spec[KEY] = [{**one, "final": False} for one in spec[KEY]]
     query = sa.select(cases).where(cases.c.sweep_id == sweep.id, is_kept).order_by(cases.c.number)

@@ -35,6 +35,7 @@ executions = sa.Table(
     sa.Column("asked", Json, comment="what a person wants of it while it runs: to, by, reason"),
     sa.Column("passed_id", Id, comment="the checkpoint at which nothing holds it up again"),
     sa.Column("stalled_at", Seconds, comment="since when its running node has reported nothing; null while it reports"),
+    sa.Column("deferred", Json, comment="node -> its queue; of one that begins once others come to what differs"),
     sa.Column("created_at", Seconds, nullable=False),
     sa.Column("finished_at", Seconds),
     sa.Column("ended_transaction", sa.BigInteger, comment="where the log has its end and those of its cells"),
@@ -48,6 +49,7 @@ executions = sa.Table(
     sa.Index("ix_executions_owner_id", "owner_id"),
     sa.Index("ix_executions_parent_id", "parent_id"),
     sa.Index("ix_executions_lease_until", "lease_until", **where("status = 'running'")),
+    sa.Index("ix_executions_deferred", "sweep_id", **where("deferred IS NOT NULL")),
 )
 
 # In the text of a statement, and no parameter: where PostgreSQL plans a prepared statement for whatever its parameters

@@ -1,4 +1,4 @@
-"""Copies of one sweep: its rows out of one database and into another of either kind, under the same ids.
+"""Copies of one sweep: its rows out of one database and into another under the same ids, or beside it under new ones.
 
 They are written in batches, each a short transaction. Nobody sees the sweep before the last one. A copy that was
 interrupted leaves rows that nobody sees, which the next copy or `remove_hidden` removes.
@@ -7,10 +7,11 @@ interrupted leaves rows that nobody sees, which the next copy or `remove_hidden`
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 import sqlalchemy as sa
@@ -25,6 +26,7 @@ from wtb.store.housekeeping.deletion import discard_submission
 from wtb.store.housekeeping.files import add_files
 from wtb.store.limits.sessions import session_of_submission
 from wtb.store.log import insert_events, log_rows
+from wtb.store.rows.sweeps import NewEvent
 from wtb.store.tables.schema import (
     approvals,
     attempts,
@@ -36,6 +38,7 @@ from wtb.store.tables.schema import (
     combinations,
     comments,
     decisions,
+    events,
     executions,
     files,
     invocations,
@@ -52,6 +55,7 @@ from wtb.store.tables.schema import (
 )
 from wtb.store.transfer.archive import named_values, value_contents
 from wtb.store.transfer.backup import Report, in_batches
+from wtb.store.transfer.renaming import NewIds
 
 ENDED: Final = ("completed", "failed", "cancelled", "paused")  # statuses of sweeps that can be copied
 INTERRUPTED_S = 60.0  # after its last batch a copy counts as interrupted
@@ -90,6 +94,9 @@ _EVENT: Final = ("sweep_id", "execution_id", "kind", "severity", "at", "data")
 _OF_PLACE: Final = frozenset({"session_id"})
 # Of the sweep itself what the other database decides; `notify` may hold secrets of this one.
 _OWN: Final = frozenset({"session_id", "project", "token", "runner_id", "queued", "notify", "running_since"})
+
+
+Write = Callable[[], AbstractContextManager[sa.Connection]]
 
 
 @dataclass(frozen=True)
@@ -165,17 +172,24 @@ def begin_copy(database: Database, row: Row, graph: Row, home: Home) -> None:
 
 
 def copy_rows(
-    source: Database, connection: sa.Connection, target: Database, sweep_id: str, home: Home, report: Report
+    source: Database,
+    connection: sa.Connection,
+    write: Write,
+    sweep_id: str,
+    home: Home,
+    report: Report,
+    new_ids: NewIds | None = None,
 ) -> dict[str, int]:
     """Copy all rows of a sweep but its own, its values among them.
 
     Args:
         source: Where they are.
         connection: Of that, in a transaction that sees one state.
-        target: Where they are copied to; `begin_copy` was called there.
+        write: Begins a transaction where they are copied to; `begin_copy` was called there.
         sweep_id: The sweep.
         home: Where it belongs to.
         report: Called with messages about the progress.
+        new_ids: Gives the rows ids of their own; None if they keep theirs.
 
     Returns:
         How many rows there are by table, and of `values`.
@@ -186,26 +200,31 @@ def copy_rows(
     """
     counts: dict[str, int] = {}
     copied: set[str] = set()
+    copy_id = sweep_id if new_ids is None else new_ids.of(sweep_id)
     for table, key in _TABLES:
         name = str(table.name)
         counts[name] = 0
         for batch in _rows(connection, table, key, sweep_id):
             digests = sorted({digest for row in batch for digest in named_values(name, row)} - copied)
-            with target.write() as out:
-                _renew(out, sweep_id)
+            if new_ids is not None:
+                batch = [new_ids.row(name, _types(table), row) for row in batch]
+            with write() as out:
+                _renew(out, copy_id)
                 insert_values(out, value_contents(source, connection, digests))
                 insert_rows(out, table, [_moved(row, home) for row in batch])
             copied.update(digests)
             counts[name] += len(batch)
             report(f"{name}: {counts[name]:,} rows")
             point("copy.batch")
-    log = (_event(row, home) for row in log_rows(connection, sweep_id))
+    log: Iterator[NewEvent] = (_event(row, home) for row in log_rows(connection, sweep_id))
     counts["events"] = 0
-    while batch := list(islice(log, _EVENTS)):
-        with target.write() as out:
-            _renew(out, sweep_id)
-            insert_events(out, batch)
-        counts["events"] += len(batch)
+    while some := list(islice(log, _EVENTS)):
+        if new_ids is not None:
+            some = [cast("NewEvent", new_ids.row("events", _types(events), row)) for row in some]
+        with write() as out:
+            _renew(out, copy_id)
+            insert_events(out, some)
+        counts["events"] += len(some)
         report(f"events: {counts['events']:,} rows")
     return {**counts, "values": len(copied)}
 
@@ -234,6 +253,49 @@ def publish_copy(
         add_event(connection, subject(home.session, row["id"]), "sweep.copied", data)
         queued = bool(row["queued"]) and not target.is_sqlite
         _change(connection, row["id"], status=row["status"], created_at=row["created_at"], queued=queued)
+
+
+@contextmanager
+def one_state(database: Database) -> Iterator[tuple[sa.Connection, Write]]:
+    """Begin a transaction that reads one state of a database, for a copy within it.
+
+    Yields:
+        Its connection, and what begins a transaction that writes the copy. A database in memory has one for both.
+    """
+    if database.is_sqlite and database.path is None:
+        with database.write(long=True) as connection:
+            yield connection, lambda: nullcontext(connection)
+    else:
+        with database.read(long=True) as connection:
+            yield connection, database.write
+
+
+def begin_renamed(database: Database, row: Row) -> None:
+    """Insert the row of a copy beside its sweep, which nobody sees yet."""
+    with database.write() as connection:
+        session_of_submission(connection, row["session_id"])
+        insert_rows(connection, sweeps, [{**row, "status": "submitting", "notify": None}])
+        _renew(connection, row["id"])
+
+
+def publish_renamed(connection: sa.Connection, row: Row, old_id: str, data: Mapping[str, Json]) -> None:
+    """Have a copy beside its sweep be there, all of whose rows are written. It is no further look until it is extended.
+
+    Args:
+        connection: In a transaction that writes.
+        row: Of `sweeps`, as the copy has it.
+        old_id: The id of the sweep.
+        data: Of the event `sweep.copied`.
+
+    Raises:
+        ConflictError: If the copy was discarded meanwhile.
+    """
+    session_of_submission(connection, row["session_id"])
+    past = fetch_row(connection, sa.select(looks).where(looks.c.sweep_id == old_id))
+    if past is not None:
+        connection.execute(looks.insert().values({**past, "sweep_id": row["id"]}))
+    add_event(connection, subject(row["session_id"], row["id"]), "sweep.copied", data)
+    _change(connection, row["id"], **{name: row[name] for name in ("status", "created_at", "notify")})
 
 
 def looks_of(connection: sa.Connection, sweep_id: str) -> list[Row]:
@@ -282,6 +344,10 @@ def _rows(
     streamed = connection.execution_options(yield_per=_EVENTS).execute(query)
     for batch in in_batches(streamed):
         yield [dict(zip(names, row, strict=True)) for row in batch]
+
+
+def _types(table: sa.Table) -> dict[str, Any]:
+    return {str(column.name): column.type for column in table.columns}
 
 
 def _moved(row: Row, home: Home) -> Row:

@@ -8,7 +8,7 @@ from alembic import op
 from wtb.store.tables.schema import now
 
 revision = "1051"
-down_revision = "1049"
+down_revision = "1050"
 branch_labels = None
 depends_on = None
 

@@ -57,7 +57,7 @@ export class Problem extends Error {
  * Send a request.
  * @param {string} method
  * @param {string} path below `/api/v1`
- * @param {{query?: Record<string, unknown>, body?: unknown, signal?: AbortSignal, headers?: Record<string, string>}} [given]
+ * @param {{query?: Record<string, unknown>, body?: unknown, bytes?: ArrayBuffer, signal?: AbortSignal, headers?: Record<string, string>}} [given]
  * @returns {Promise<Response>} one that is well
  * @throws {Problem}
  */
@@ -65,10 +65,11 @@ export async function request(method, path, given = {}) {
   const headers = new Headers(given.headers);
   if (identity.value && !READS.includes(method)) headers.set("X-CSRF-Token", identity.value.csrf);
   if (given.body !== undefined) headers.set("Content-Type", "application/json");
+  if (given.bytes) headers.set("Content-Type", "application/octet-stream");
   let answer = await fetch(PREFIX + path + queryOf(given.query), {
     method,
     headers,
-    body: given.body === undefined ? undefined : JSON.stringify(given.body),
+    body: given.bytes ?? (given.body === undefined ? undefined : JSON.stringify(given.body)),
     signal: given.signal,
     cache: "no-store",
   });
@@ -88,9 +89,9 @@ export async function get(path, query, signal) {
   return (await request("GET", path, { query, signal })).json();
 }
 
-/** @param {string} path @param {unknown} [body] @returns {Promise<any>} */
-export async function post(path, body = {}) {
-  return (await request("POST", path, { body })).json();
+/** @param {string} path @param {unknown} [body] @param {AbortSignal} [signal] @returns {Promise<any>} */
+export async function post(path, body = {}, signal) {
+  return (await request("POST", path, { body, signal })).json();
 }
 
 /** One path segment. @param {string} text */

@@ -1,6 +1,6 @@
 /** All texts of the pages, in one catalogue. Names of things are those of the commands. */
 /** @param {number} number @param {string} name */
-const many = (number, name) => `${number.toLocaleString("en")} ${name}${number === 1 ? "" : "s"}`;
+export const many = (number, name) => `${number.toLocaleString("en")} ${name}${number === 1 ? "" : "s"}`;
 
 export const words = {
   title: "Workflow Test Bench",
@@ -120,8 +120,7 @@ export const words = {
     choose: "choose one",
     usually: (/** @type {string} */ value) => `by default ${value}`,
     others: "Other evaluators, each a line as in a sweep file: a name, or JSON",
-    cases: "Cases, each a line of JSON",
-    file: "or from a file (JSON Lines)",
+    noCases: "There are no cases yet: drop, choose or paste some.",
     repeats: "Repeats",
     repeatsColumn: "repeats",
     limit: "Budget (US dollars)",
@@ -140,7 +139,6 @@ export const words = {
     planned: "as planned",
     take: (/** @type {number} */ repeats) => `Plan with ${repeats}`,
     wrongEvaluator: (/** @type {number} */ line, /** @type {string} */ problem) => `other evaluators, line ${line}: ${problem}`,
-    wrongCase: (/** @type {number} */ line, /** @type {string} */ problem) => `cases, line ${line}: ${problem}`,
   },
   sweep: {
     tabs: {
@@ -396,20 +394,25 @@ export const words = {
   },
   extension: {
     title: "Extend",
-    legend: "Add cases, repeats or variants. Only what is new runs; results that are there stay as they are.",
-    cases: "Cases to add, one JSON object a line",
-    file: "or a file of JSON Lines",
+    legend: "Add cases, repeats, levels or variants. Only what is new runs; results that are there stay as they are.",
+    cases: "Cases to add",
     repeats: "Repeats in all",
-    vary: "Variants to add, NODE=VARIANT a line",
-    plan: "Show what this adds",
+    more: "More of",
+    present: (/** @type {string[]} */ levels) => `has ${levels.slice(0, 8).join(", ")}${levels.length > 8 ? ` and ${levels.length - 8} more` : ""}; one a line`,
+    vary: "Others, NODE=VARIANT or NODE.PARAMETER=LEVEL a line",
+    newName: "Name of a copy, which is extended instead",
+    noNewName: "none: extend this sweep",
     extend: (/** @type {number} */ cells) => `Add ${many(cells, "cell")}`,
+    extendCopy: (/** @type {number} */ cells) => `Copy, and add ${many(cells, "cell")}`,
     planned: (/** @type {any} */ one, /** @type {string | null} */ price) => {
       if (!one.cells) return "This adds nothing that is not there already.";
       const [low, high] = one.node_runs;
       const runs = high === null ? `at least ${low}` : low === high ? `${low}` : `${low} to ${high}`;
-      return `${many(one.cells, "new cell")}, ${runs} node runs, ${price === null ? "at a price that is not known" : `about ${price} by what this sweep has cost`}${one.present ? `; ${many(one.present, "case")} in the sweep already` : ""}.`;
+      return `${many(one.cells, "new cell")}, ${runs} node runs, ${price === null ? "at a price that is not known" : `about ${price} by what this sweep has cost`}.`;
     },
-    wrongLine: (/** @type {number} */ line, /** @type {string} */ problem) => `Line ${line} of the cases is no JSON: ${problem}`,
+    newCases: (/** @type {number} */ fresh, /** @type {number} */ present, /** @type {number} */ heldOut) => `${many(fresh, "new case")}${present ? `; ${many(present, "case")} in the sweep already` : ""}${heldOut ? `; ${many(heldOut, "case")} left out by the holdout` : ""}.`,
+    moreCombinations: (/** @type {number} */ count) => `and ${many(count, "more combination")}`,
+    wrongJson: (/** @type {string} */ text, /** @type {string} */ problem) => `“${text}” is no JSON: ${problem}`,
     wrongVariant: (/** @type {string} */ line) => `“${line}” names no variant; expected NODE=VARIANT`,
   },
   changes: {

@@ -6,9 +6,10 @@ import { useResource, Waiting } from "../lib/resource.js";
 import { address, look, navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { BuiltInFields, declared } from "../views/built_in.js";
+import { CaseFileField } from "../views/case_file.js";
 import { PlanView } from "../views/plan.js";
 
-/** What is filled in. @typedef {{sweep: string, cases: string, vary: Record<string, string[]>, evaluate: string[], picked: import("../views/built_in.js").Picked[], others: string, repeats: string, limit: string}} Form */
+/** What is filled in. @typedef {{sweep: string, cases: import("../views/case_file.js").CasesToSend | null, vary: Record<string, string[]>, evaluate: string[], picked: import("../views/built_in.js").Picked[], others: string, repeats: string, limit: string}} Form */
 
 export function SubmitPage() {
   const published = useResource((signal) => get("/workflows", {}, signal), []);
@@ -39,7 +40,7 @@ function OfWorkflow({ name, evaluators, builtIn }) {
 function Fields({ workflow, description, evaluators, builtIn }) {
   const several = description.graph.nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
   const varied = several.length ? several : description.graph.nodes.slice(0, 1); // a sweep has a row at least
-  const [form, setForm] = useState(/** @type {() => Form} */ (() => ({ sweep: workflow, cases: exampleOf(description), vary: Object.fromEntries(varied.map((/** @type {any} */ node) => [node.name, [node.default]])), evaluate: [], picked: [], others: "", repeats: "1", limit: "" })));
+  const [form, setForm] = useState(/** @type {() => Form} */ (() => ({ sweep: workflow, cases: null, vary: Object.fromEntries(varied.map((/** @type {any} */ node) => [node.name, [node.default]])), evaluate: [], picked: [], others: "", repeats: "1", limit: "" })));
   const [plan, setPlan] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => setPlan(null), [form]); // what is submitted is what was planned
@@ -62,8 +63,7 @@ function Fields({ workflow, description, evaluators, builtIn }) {
     ${evaluators.length ? html`<${Choices} title=${words.submit.evaluators} names=${evaluators.map((one) => one.name)} chosen=${form.evaluate} onChange=${(/** @type {string[]} */ evaluate) => change({ evaluate })} />` : null}
     <${BuiltInFields} builtIn=${builtIn} picked=${form.picked} keys=${Object.keys(description.state.keys)} onChange=${(/** @type {Form["picked"]} */ picked) => change({ picked })} />
     <label>${words.submit.others}<textarea rows="2" class="mono" spellcheck=${false} value=${form.others} onInput=${(/** @type {any} */ event) => change({ others: event.target.value })}></textarea></label>
-    <label>${words.submit.cases}<textarea rows="8" class="mono" spellcheck=${false} required value=${form.cases} onInput=${(/** @type {any} */ event) => change({ cases: event.target.value })}></textarea></label>
-    <label>${words.submit.file}<input type="file" accept=".jsonl" onChange=${async (/** @type {any} */ event) => { const [file] = event.target.files; if (file) change({ cases: await file.text() }); }} /></label>
+    <${CaseFileField} workflow=${workflow} example=${exampleOf(description)} onChange=${(/** @type {Form["cases"]} */ cases) => change({ cases })} />
     <div class="bar"><label>${words.submit.repeats}<input type="number" min="1" required value=${form.repeats} onInput=${(/** @type {any} */ event) => change({ repeats: event.target.value })} /></label>
       <label>${words.submit.limit}<input type="number" min="0" step="any" value=${form.limit} onInput=${(/** @type {any} */ event) => change({ limit: event.target.value })} /></label></div>
     ${problem ? html`<pre class="bad" role="alert" tabindex="0">${problem}</pre>` : null}
@@ -94,14 +94,15 @@ function parsed(text, explain) {
 
 /** The form by the keys of a sweep file. @param {string} workflow @param {Form} form @param {BuiltIn[]} builtIn */
 function keysOf(workflow, form, builtIn) {
-  const lines = form.cases.split("\n").filter((line) => line.trim());
-  const cases = lines.map((line, place) => parsed(line, (problem) => words.submit.wrongCase(place + 1, problem)));
+  if (!form.cases) throw new Error(words.submit.noCases);
+  const { cases, columns } = form.cases;
   const evaluate = [...form.evaluate, ...declared(builtIn, form.picked), ...evaluatorsOf(form.others)];
   const vary = Object.fromEntries(Object.entries(form.vary).filter(([, chosen]) => chosen.length));
   return {
     sweep: form.sweep,
     workflow,
     cases,
+    ...(columns ? { columns } : {}),
     repeats: Number(form.repeats),
     vary,
     ...(evaluate.length ? { evaluate } : {}),

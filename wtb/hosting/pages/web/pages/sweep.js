@@ -71,7 +71,7 @@ export function SweepPage({ parts: [ref] }) {
   return html`<${Heading} status=${status.data} reload=${status.reload} />
     ${isLive && !isConnected ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
     ${figures.data?.decision ? html`<${Decision} decision=${figures.data.decision} />` : null}
-    <${Standing} status=${status.data} reload=${status.reload} />
+    <${Standing} status=${status.data} combinations=${(matrix?.rows ?? []).map((/** @type {any} */ row) => row.combination)} reload=${status.reload} />
     ${matrix?.as_of ? html`<p class="quiet">${words.sweep.asOf(matrix.as_of)}</p>` : null}
     ${matrix ? html`<${Notes} matrix=${matrix} answers=${figures.data.answers} />` : null}
     <nav class="tabs" aria-label=${sweep.name}>
@@ -255,7 +255,7 @@ function Heading({ status, reload }) {
 }
 
 /** How far a sweep is, what it took, and what can be added to it. @param {any} props */
-function Standing({ status, reload }) {
+function Standing({ status, combinations, reload }) {
   const { sweep, cells, cost, node_runs: runs } = status;
   const isLive = !ENDED.includes(sweep.status);
   const done = cells.total - (cells.pending + cells.running + cells.waiting);
@@ -270,7 +270,7 @@ function Standing({ status, reload }) {
       <span class="grow"></span>
       <a href=${`/api/v1/sweeps/${segment(sweep.id)}/report.html`} download>${words.sweep.save}</a>
     </div>
-    ${sweep.status === "cancelled" ? null : html`<${Extension} path=${`/sweeps/${segment(sweep.id)}`} isQueued=${Boolean(status.queue)} reload=${reload} />`}`;
+    ${sweep.status === "cancelled" ? null : html`<${Extension} sweep=${sweep} combinations=${combinations} isQueued=${Boolean(status.queue)} reload=${reload} />`}`;
 }
 
 /** The combinations of which cells failed, as an address has them; all if there is no cause yet. @param {any} failures */

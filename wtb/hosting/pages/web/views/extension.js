@@ -1,84 +1,120 @@
-/** Adding cases, repeats and variants to a sweep: first what that adds, then it is done. */
+/** Adding cases, repeats, levels and variants to a sweep: what that adds is shown while it is filled in, then it is done. */
 import { Refused, useAction } from "../lib/action.js";
-import { may, post } from "../lib/api.js";
-import { usd } from "../lib/format.js";
-import { html, useState } from "../lib/html.js";
+import { may, post, segment } from "../lib/api.js";
+import { combination, labelsOf, usd } from "../lib/format.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { CaseFileField } from "./case_file.js";
 
-/** @param {string} text cases as JSON Lines */
-function casesOf(text) {
-  const lines = text.split("\n").filter((line) => line.trim());
-  return lines.map((line, place) => {
-    try {
-      return JSON.parse(line);
-    } catch (error) {
-      throw new Error(words.extension.wrongLine(place + 1, /** @type {Error} */ (error).message));
-    }
-  });
+const PAUSE_MS = 400; // after which what is filled in is planned
+const MOST_SHOWN = 6; // combinations that a plan lists
+
+/** What is filled in. levels: lines by node or factor. @typedef {{cases: import("./case_file.js").CasesToSend | null, repeats: string, levels: Record<string, string>, others: string, newName: string}} Form */
+
+const EMPTY = /** @type {Form} */ ({ cases: null, repeats: "", levels: {}, others: "", newName: "" });
+
+/** @param {string} text */
+const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
+
+/** A variant as it is typed: JSON of a mapping, else a name; a level is text, which the server reads as those that there are. @param {string} text @returns {unknown} */
+function valueOf(text) {
+  if (!text.startsWith("{")) return text;
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(words.extension.wrongJson(text, /** @type {Error} */ (error).message));
+  }
 }
 
-/** @param {string} text NODE=VARIANT, one a line */
-function varyOf(text) {
+/** @param {Form} form */
+function varyOf({ levels, others }) {
   const vary = /** @type {Record<string, unknown[]>} */ ({});
-  for (const line of text.split("\n").filter((one) => one.trim())) {
-    const [node, ...rest] = line.split("=");
+  for (const [key, text] of Object.entries(levels)) if (linesOf(text).length) vary[key] = linesOf(text).map(valueOf);
+  for (const line of linesOf(others)) {
+    const [key, ...rest] = line.split("=");
     const variant = rest.join("=").trim();
     if (!variant) throw new Error(words.extension.wrongVariant(line));
-    (vary[node.trim()] ??= []).push(variant.startsWith("{") ? JSON.parse(variant) : variant);
+    (vary[key.trim()] ??= []).push(valueOf(variant));
   }
   return vary;
 }
 
+/** What a request asks for; nothing while the form is empty. @param {Form} form */
+function askedFor(form) {
+  const vary = varyOf(form);
+  const { cases, columns } = form.cases ?? {};
+  const asked = { ...(cases ? { cases } : {}), ...(columns ? { columns } : {}), ...(form.repeats ? { repeats: Number(form.repeats) } : {}), ...(Object.keys(vary).length ? { vary } : {}) };
+  return Object.keys(asked).length ? { ...asked, ...(form.newName.trim() ? { new_name: form.newName.trim() } : {}) } : null;
+}
+
+/** Nodes and factors, each with its variants or levels so far. @param {Record<string, string>[]} combinations */
+function levelsOf(combinations) {
+  const found = /** @type {Record<string, Set<string>>} */ ({});
+  for (const labels of combinations.map(labelsOf)) for (const [key, label] of Object.entries(labels)) (found[key] ??= new Set()).add(label);
+  return Object.entries(found).map(([key, labels]) => /** @type {[string, string[]]} */ ([key, [...labels]]));
+}
+
 /**
  * @param {object} props
- * @param {string} props.path of the sweep, below `/api/v1`
+ * @param {{id: string, name: string}} props.sweep
+ * @param {Record<string, string>[]} props.combinations those that it has
  * @param {boolean} props.isQueued whether workers run it; else it is left to who resumes it where its code is
  * @param {() => void} props.reload
  */
-export function Extension({ path, isQueued, reload }) {
-  const [cases, setCases] = useState("");
-  const [repeats, setRepeats] = useState("");
-  const [vary, setVary] = useState("");
+export function Extension({ sweep, combinations, isQueued, reload }) {
+  const [isOpen, setOpen] = useState(false);
+  const [form, setForm] = useState(EMPTY);
+  const [round, setRound] = useState(0); // of the field of files, which empties itself no other way
   const [planned, setPlanned] = useState(/** @type {any} */ (null));
   const { perform, problem, isBusy } = useAction();
-  if (!may("submit")) return null;
-  const given = () => ({
-    ...(cases.trim() ? { cases: casesOf(cases) } : {}),
-    ...(repeats ? { repeats: Number(repeats) } : {}),
-    ...(vary.trim() ? { vary: varyOf(vary) } : {}),
-  });
-  /** @param {(text: string) => void} set */
-  const changed = (set) => (/** @type {any} */ event) => {
-    set(event.target.value);
+  const path = `/sweeps/${segment(sweep.id)}/extend`;
+  const latest = useRef(0);
+  useEffect(() => {
+    const mine = (latest.current += 1);
     setPlanned(null);
-  };
-  /** @param {any} event */
-  const read = async (event) => {
-    const [file] = event.target.files;
-    if (file) changed(setCases)({ target: { value: await file.text() } });
-  };
+    const timer = setTimeout(() => perform(async () => {
+      const asked = askedFor(form);
+      const found = asked && (await post(`${path}/plan`, asked));
+      if (mine === latest.current) setPlanned(found);
+    }), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [form]);
+  if (!may("submit")) return null;
+  /** @param {Partial<Form>} changes */
+  const change = (changes) => setForm((before) => ({ ...before, ...changes }));
   /** @param {Event} event */
-  const plan = (event) => {
+  const extend = async (event) => {
     event.preventDefault();
-    return perform(async () => setPlanned(await post(`${path}/extend/plan`, given())));
+    if (!planned?.cells) return;
+    let added = /** @type {any} */ (null);
+    if (!(await perform(async () => { added = await post(path, { ...askedFor(form), run: isQueued }); }))) return;
+    setForm(EMPTY);
+    setRound(round + 1);
+    if (added.sweep === sweep.id) reload();
+    else navigate(`/sweeps/${segment(added.sweep)}`);
   };
-  const extend = async () => {
-    if (await perform(() => post(`${path}/extend`, { ...given(), run: isQueued }))) {
-      setPlanned(null);
-      reload();
-    }
-  };
-  return html`<details class="extension"><summary>${words.extension.title}</summary>
-    <p class="quiet">${words.extension.legend}</p>
-    <form class="fields" onSubmit=${plan}>
-      <label>${words.extension.cases}<textarea rows="4" spellcheck="false" value=${cases} onInput=${changed(setCases)} placeholder='{"id": "q61", "input": {"question": "…"}, "expected": "…"}'></textarea></label>
-      <label>${words.extension.file}<input type="file" accept=".jsonl,.ndjson" onChange=${read} /></label>
-      <label>${words.extension.repeats}<input type="number" min="1" value=${repeats} onInput=${changed(setRepeats)} /></label>
-      <label>${words.extension.vary}<textarea rows="2" spellcheck="false" value=${vary} onInput=${changed(setVary)} placeholder="answer=long"></textarea></label>
-      <div class="bar"><button disabled=${isBusy}>${words.extension.plan}</button>
-        ${planned?.cells ? html`<button type="button" class="main" disabled=${isBusy} onClick=${extend}>${words.extension.extend(planned.cells)}</button>` : null}</div>
-    </form>
-    <div role="status">${planned ? html`<p>${words.extension.planned(planned, planned.usd ? usd(planned.usd[1] ?? planned.usd[0]) : null)}</p>
-      ${planned.notes.map((/** @type {string} */ note) => html`<p key=${note} class="quiet">${note}</p>`)}` : null}</div>
-    <${Refused} problem=${problem} /></details>`;
+  return html`<details class="extension" open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}><summary>${words.extension.title}</summary>
+    ${isOpen ? html`<p class="quiet">${words.extension.legend}</p>
+    <form class="fields" onSubmit=${extend}>
+      <${CaseFileField} key=${round} sweep=${sweep.id} title=${words.extension.cases} onChange=${(/** @type {Form["cases"]} */ cases) => change({ cases })} />
+      <label>${words.extension.repeats}<input type="number" min="1" value=${form.repeats} onInput=${(/** @type {any} */ event) => change({ repeats: event.target.value })} /></label>
+      ${levelsOf(combinations).map(([key, levels]) => html`<label key=${key}><span>${words.extension.more} <code>${key}</code> <span class="quiet name">${words.extension.present(levels)}</span></span>
+        <textarea rows="1" class="mono" spellcheck=${false} value=${form.levels[key] ?? ""} onInput=${(/** @type {any} */ event) => change({ levels: { ...form.levels, [key]: event.target.value } })}></textarea></label>`)}
+      <label>${words.extension.vary}<textarea rows="1" class="mono" spellcheck=${false} value=${form.others} onInput=${(/** @type {any} */ event) => change({ others: event.target.value })} placeholder="answer=long"></textarea></label>
+      <label>${words.extension.newName}<input value=${form.newName} maxlength="200" onInput=${(/** @type {any} */ event) => change({ newName: event.target.value })} placeholder=${words.extension.noNewName} /></label>
+      <div role="status" class="wide">${planned ? html`<${Planned} planned=${planned} />` : null}</div>
+      <${Refused} problem=${problem} />
+      ${planned?.cells ? html`<div class="bar"><button class="main" disabled=${isBusy}>${form.newName.trim() ? words.extension.extendCopy(planned.cells) : words.extension.extend(planned.cells)}</button></div>` : null}
+    </form>` : null}</details>`;
+}
+
+/** @param {{planned: any}} props */
+function Planned({ planned }) {
+  const { cells, cases, present, combinations, notes } = planned;
+  return html`<p>${words.extension.planned(planned, planned.usd ? usd(planned.usd[1] ?? planned.usd[0]) : null)}</p>
+    ${cases || present ? html`<p class="quiet">${words.extension.newCases(cases, present, planned.held_out)}</p>` : null}
+    ${cells && combinations.length ? html`<ul class="quiet name">${combinations.slice(0, MOST_SHOWN).map((/** @type {Record<string, string>} */ one) => html`<li key=${JSON.stringify(one)}>${combination(one)}</li>`)}
+      ${combinations.length > MOST_SHOWN ? html`<li>${words.extension.moreCombinations(combinations.length - MOST_SHOWN)}</li>` : null}</ul>` : null}
+    ${notes.map((/** @type {string} */ note) => html`<p key=${note} class="quiet">${note}</p>`)}`;
 }

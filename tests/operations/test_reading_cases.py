@@ -1,0 +1,176 @@
+"""Files of cases that are read before a sweep is written: as a sweep would read them, with what is wrong said once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from tests.planning.test_workbooks import book
+from wtb import Bench, Workflow
+from wtb import open as open_bench
+from wtb.core.errors import InputError
+from wtb.core.ids import new_id
+from wtb.operations.context import Context
+from wtb.operations.drafting.reading_cases import read_case_file
+from wtb.store.files import uploads
+from wtb.store.files.uploads import NewUpload
+
+SHEET = [
+    ["ID", "Question ", "Expected Answer", "Area"],
+    ["a", "1 + 1?", "2", "easy"],
+    [None, None, None, None],
+    ["b", "2 + 2?", "4", None],
+]
+
+
+class State(BaseModel):
+    question: str
+    times: int = 1
+    answer: str = ""
+
+
+def shop() -> Workflow:
+    """A workflow whose state has types."""
+    wf = Workflow("shop", state=State)
+    wf.entry(wf.node(lambda state: {"answer": state.question}, name="answer"))
+    return wf
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with open_bench(f"sqlite:///{tmp_path}/wtb.db") as found:
+        yield found
+
+
+@pytest.fixture
+def shop_path(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys.modules[__name__], "wf", shop(), raising=False)
+    return f"{__name__}:wf"
+
+
+def served(bench: Bench) -> Context:
+    """Where a server acts: it imports nothing, and reads no files."""
+    return Context(bench.database, imports=False)
+
+
+def send(bench: Bench, content: bytes) -> str:
+    digest = sha256(content).hexdigest()
+    new = NewUpload(new_id(), "default", digest, "ann")
+    uploads.begin_upload(bench.database, new)
+    uploads.add_part(bench.database, new, 0, content)
+    uploads.complete_upload(bench.database, new)
+    return digest
+
+
+@pytest.mark.parametrize("name", ["c.xlsx", "c.csv"])
+def test_headings_that_are_no_keys_are_offered_and_blank_rows_counted(
+    bench: Bench, shop_path: str, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / name
+    if file.suffix == ".xlsx":
+        book(file, SHEET)
+    else:
+        file.write_text("\n".join(";".join(cell or "" for cell in row) for row in SHEET))
+    found = bench.read_case_file(file, workflow=shop_path)
+    assert (found["name"], found["cases"], found["blank_rows"], found["problems"]) == (name, 2, 1, [])
+    assert found["mapping"] == {"expected": "Expected Answer", "ignore": ["Area"]}
+    shown = [(one["heading"], one["key"], one["offered"]) for one in found["columns"] or ()]
+    assert shown == [
+        ("ID", "id", False),
+        ("Question", "question", False),
+        ("Expected Answer", "expected", True),
+        ("Area", "ignore", True),
+    ]
+    assert found["preview"][1] == {"id": "b", "input": {"question": "2 + 2?"}, "expected": "4", "tags": []}
+    again = bench.read_case_file(file, workflow=shop_path, columns={**found["mapping"], "id": "Area", "ignore": ["ID"]})
+    assert [one["id"] for one in again["preview"]] == ["easy", "2"]
+    assert not any(one["offered"] for one in again["columns"] or ()), "the mapping is whole"
+
+
+def test_each_problem_is_named_once_with_the_line_of_the_file(bench: Bench, shop_path: str, tmp_path: Path) -> None:
+    file = tmp_path / "c.csv"
+    rows = "".join(f"q{number},{'many' if number > 2 else 1}\n" for number in range(1, 51))
+    file.write_text("question,times\n" + rows + "q0\n")
+    found = bench.read_case_file(file, workflow=shop_path)
+    assert found["cases"] == 50, "one of them cannot be read"
+    assert len(found["problems"]) == 2, found["problems"]
+    assert found["problems"][0].startswith("c.csv:4 and 47 more: key 'times'")
+    assert "1 value; expected 2" in found["problems"][1]
+
+
+def test_two_columns_of_one_key_are_a_problem_and_still_shown(bench: Bench, shop_path: str, tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("question,QUESTION\na,b\n")
+    found = bench.read_case_file(tmp_path / "c.csv", workflow=shop_path)
+    assert [one["key"] for one in found["columns"] or ()] == ["question", "question"]
+    assert "columns 'question' and 'QUESTION' are both 'question'" in found["problems"][0]
+    mended = bench.read_case_file(tmp_path / "c.csv", workflow=shop_path, columns={"ignore": ["QUESTION"]})
+    assert (mended["problems"], mended["cases"]) == ([], 1)
+
+
+def test_headings_that_come_twice_can_be_ignored(bench: Bench, shop_path: str, tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("question,Area,Area\na,b,c\n")
+    found = bench.read_case_file(tmp_path / "c.csv", workflow=shop_path)
+    assert (found["problems"], found["mapping"]) == ([], {"ignore": ["Area"]})
+
+
+def test_a_server_reads_what_was_sent_and_no_file_of_its_machine(bench: Bench, tmp_path: Path) -> None:
+    context = served(bench)
+    secret = tmp_path / "secret.jsonl"
+    secret.write_text('{"input": {"x": "hunter2"}}\n')
+    with pytest.raises(InputError, match=r"names a file, and files of this machine are not read"):
+        read_case_file(context, str(secret))
+    rows: list[Any] = [{"input": {"x": 1}, "files": [str(secret)]}]
+    sent = {"upload": send(bench, b'{"input": {}, "files": ["/etc/passwd"]}\n'), "name": "mine.jsonl"}
+    for cases in (rows, sent):
+        (problem,) = read_case_file(context, cases)["problems"]
+        assert "a case names files, and files of this machine are not read" in problem
+        assert str(tmp_path) not in problem
+        assert "/etc" not in problem
+        assert "wtb-upload" not in problem
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "problem"),
+    [
+        (b"\x89PNG\r\n\x1a\n....", "cases.csv", "cases.csv: a PNG picture; expected a table as text in UTF-8"),
+        (b"%PDF-1.7 ....", "cases.xlsx", "cases.xlsx: a PDF document; expected an XLSX workbook without a password"),
+        (b"", "cases.csv", "cases.csv: no cases; expected at least one"),
+        (b"question\n", "cases.csv", "cases.csv: no cases; expected at least one"),
+        (b"\xff\xfeq\x00", "cases.csv", "cases.csv:1: byte 0xff is not UTF-8; expected text in UTF-8"),
+        (b"{}\n{", "cases.jsonl", "cases.jsonl:2: not JSON"),
+    ],
+)
+def test_what_is_no_table_is_named_as_what_it_is(bench: Bench, content: bytes, name: str, problem: str) -> None:
+    found = read_case_file(served(bench), {"upload": send(bench, content), "name": name})
+    assert any(one.startswith(problem) for one in found["problems"]), found["problems"]
+
+
+def test_what_is_not_there_is_refused(bench: Bench, tmp_path: Path) -> None:
+    for cases, text in (
+        ({"upload": "0" * 64, "name": "c.csv"}, "there is no upload"),
+        ({"upload": "0" * 64, "name": "c.png"}, "expected a list of cases, or {upload: SHA-256"),
+        ({"rows": 3, "headings": []}, "expected a list of cases, a table or an upload"),
+        (7, "expected a list of cases, a table or an upload"),
+    ):
+        with pytest.raises(InputError) as caught:
+            read_case_file(served(bench), cases)
+        assert text in str(caught.value)
+    (tmp_path / "c.csv").write_text("x\n1\n")
+    with pytest.raises(InputError, match=r"'columns.x' is 'y', a heading that is not in c.csv"):
+        bench.read_case_file(tmp_path / "c.csv", columns={"x": "y"})
+    with pytest.raises(InputError, match=r"columns: .*expected a mapping from keys to headings"):
+        bench.read_case_file(tmp_path / "c.csv", columns={"x": 1})
+    with pytest.raises(InputError, match=r"no worker publishes a workflow 'shop'"):
+        read_case_file(served(bench), [], workflow="shop")
+
+
+def test_long_values_are_cut(bench: Bench) -> None:
+    found = bench.read_case_file([{"id": "a", "input": {"x": "y" * 5000, "z": list(range(5000))}}])
+    assert all(len(text) <= 1_000 for text in found["preview"][0]["input"].values())
+    assert found["takes_any"]
