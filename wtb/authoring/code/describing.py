@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 import orjson
@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from wtb.authoring.code.fingerprint import fingerprint
 from wtb.authoring.code.import_paths import load, published_evaluators, registered
 from wtb.authoring.code.resolve import workflow_at
+from wtb.authoring.code.sources.state_keys import read_keys, written_keys
 from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.graph_snapshot import graph_snapshot, type_name
 from wtb.authoring.nodes import Node, Variant
@@ -33,10 +34,20 @@ from wtb.core.documents.workflows.publications import (
 from wtb.core.errors import InputError, StateError, WTBError
 from wtb.core.scoring.scales import returns_bool
 from wtb.core.serialization.codec import encode
-from wtb.core.serialization.plain_json import storable
+from wtb.core.serialization.plain_json import readable, storable
+from wtb.core.tree.checkpoints import is_hidden
 from wtb.core.values import Json
 
 _PLAIN = frozenset({Any, str, int, float, bool, type(None), list, dict})
+
+
+_LONGEST_DEFAULT = 100_000  # bytes: pages fill it in
+
+
+class _Default(TypedDict, total=False):
+    """The default of a parameter."""
+
+    default: Any
 
 
 class RegisteredName(TypedDict):
@@ -82,7 +93,20 @@ def describe_workflow(workflow: Workflow, *, schemas: bool = True) -> WorkflowDe
         "is_limited": graph.is_limited,
         "is_open": graph.is_open,
         "tools": sorted(graph.tools),
+        **({"inputs": _inputs(graph)} if schemas else {}),
     }
+
+
+def _inputs(graph: Workflow) -> list[str]:
+    """Return the keys that a case is likely to need: of its input, else of the state that no node writes first."""
+    keys = [key for key in (graph.input or graph.schema).keys if not is_hidden(key)]
+    if graph.input is not None:
+        return keys
+    variants = [variant for node in graph.nodes.values() for variant in node.variants.values()]
+    written = {key for variant in variants for key in written_keys(variant.fn)}
+    first = [graph.nodes[name] for name in graph.entries if name in graph.nodes]
+    read = {key for node in first for key in read_keys(node[node.default].fn)}
+    return [key for key in keys if key not in written or key in read] or keys
 
 
 def _approval(approval: Approval) -> str | dict[str, str] | list[str | dict[str, str]]:
@@ -186,7 +210,16 @@ def _node(node: Node, schemas: bool) -> PublishedNode:
 
 def _variant(node: Node, variant: Variant, schemas: bool) -> PublishedVariant:
     params, shown = _params(variant.params)
-    return {"function": _function(variant.fn, node.code(variant), schemas), "params": params, "shown": shown}
+    return {"function": _variant_function(variant, node.code(variant), schemas), "params": params, "shown": shown}
+
+
+def _variant_function(variant: Variant, code: Any, schemas: bool) -> PublishedFunction:
+    """Describe the function of a variant with what the kind of its node says are its parameters."""
+    try:
+        known, takes_any = variant.parameters
+    except (InputError, TypeError, ValueError):  # a runnable, or what is not written in Python
+        return {"fingerprint": fingerprint(code), "parameters": {}, "any": False}
+    return _described(variant.fn, code, known.values(), takes_any, schemas)
 
 
 def _params(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -205,6 +238,13 @@ def _function(function: Callable[..., Any], code: Any, schemas: bool) -> Publish
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some that are not written in Python have none
         return {"fingerprint": fingerprint(code), "parameters": {}, "any": True}
+    named = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
+    return _described(function, code, named, any(one.kind is one.VAR_KEYWORD for one in parameters), schemas)
+
+
+def _described(
+    function: Callable[..., Any], code: Any, parameters: Iterable[inspect.Parameter], takes_any: bool, schemas: bool
+) -> PublishedFunction:
     try:
         hints = typing.get_type_hints(function)
     except (NameError, TypeError):  # of names that exist for type checkers only
@@ -212,12 +252,24 @@ def _function(function: Callable[..., Any], code: Any, schemas: bool) -> Publish
     return {
         "fingerprint": fingerprint(code),
         "parameters": {
-            one.name: {"type": _type(hints.get(one.name, Any), schemas), "required": one.default is one.empty}
+            one.name: {
+                "type": _type(hints.get(one.name, Any), schemas),
+                "required": one.default is one.empty,
+                **(_default(one.default) if schemas and one.default is not one.empty else {}),
+            }
             for one in parameters
-            if one.kind is one.KEYWORD_ONLY
         },
-        "any": any(one.kind is one.VAR_KEYWORD for one in parameters),
+        "any": takes_any,
     }
+
+
+def _default(value: Any) -> _Default:
+    """Return a default as JSON; nothing if it cannot be stored as that, or is long."""
+    try:
+        encoded = encode(value)
+    except StateError:
+        return {}
+    return {"default": readable(encoded)} if len(encoded) <= _LONGEST_DEFAULT else {}
 
 
 def _type(annotation: Any, schemas: bool) -> PublishedType:
