@@ -1,4 +1,4 @@
-"""A new sweep on a page, from files that people have: dropped, mapped, varied by factors, tried, planned and submitted."""
+"""A new sweep on a page, from files that people have: dropped, mapped, varied by factors, tried and submitted."""
 
 from __future__ import annotations
 
@@ -126,9 +126,11 @@ def test_a_spreadsheet_is_dropped_mapped_and_submitted_with_factors(
     page.get_by_text("suggested").nth(1).wait_for(state="detached")
     prompts = page.get_by_role("group", name="answer", exact=True)
     prompts.get_by_role("button", name="Vary prompt").click()
-    assert prompts.get_by_label("Level 1 of prompt").input_value().endswith("Answer in one word."), "the current one"
+    assert prompts.get_by_label("Level 1 of prompt", exact=True).input_value().endswith("Answer in one word."), (
+        "the current one"
+    )
     prompts.get_by_role("button", name="Add a level prompt").click()
-    prompts.get_by_label("Level 2 of prompt").fill("Be kind.\n\nSay please.")
+    prompts.get_by_label("Level 2 of prompt", exact=True).fill("Be kind.\n\nSay please.")
     prompts.get_by_role("button", name="Vary model").click()
     prompts.get_by_label("large").check()
     prompts.get_by_role("button", name="Vary temperature").click()
@@ -202,7 +204,7 @@ def test_cases_are_pasted_as_a_table_and_the_example_has_only_what_a_case_needs(
     assert list(example["input"]) == ["question"], "nodes write the other keys"
     page.get_by_role("button", name="Fill in an example").click()
     page.get_by_text("pasted.jsonl: 1 case").wait_for()
-    page.get_by_role("button", name="Submit 1 cells").wait_for()
+    page.get_by_role("button", name="Submit 1 cell").wait_for()
     text.fill("Question\tExpected\nWhat?\tThat\nWho?\tShe")
     page.get_by_text("pasted.csv: 2 cases").wait_for()
     page.get_by_role("button", name="Submit 2 cells").wait_for()
@@ -213,7 +215,7 @@ def test_cases_are_pasted_as_a_table_and_the_example_has_only_what_a_case_needs(
 def test_levels_are_checked_before_anything_starts(sending: Sending, site: Site) -> None:
     page = site.open("/submit?workflow=helpdesk")
     page.get_by_role("button", name="Fill in an example").click()
-    page.get_by_role("button", name="Submit 1 cells").wait_for()
+    page.get_by_role("button", name="Submit 1 cell").wait_for()
     before = sending.cluster.one("SELECT count(*) FROM sweeps")
     node = page.get_by_role("group", name="retrieve", exact=True)
     node.get_by_role("button", name="Vary k").click()
@@ -222,7 +224,7 @@ def test_levels_are_checked_before_anything_starts(sending: Sending, site: Site)
     for typed, problem in (
         ("3\nmany", "k: “many” is no int"),
         ("3\n3", "retrieve.k: level “3” a second time"),
-        ("3\n0.5", "k"),
+        ("3\n0.5", "0.5"),
     ):
         levels.fill(typed)
         page.get_by_role("alert").get_by_text(problem).first.wait_for()
@@ -230,7 +232,7 @@ def test_levels_are_checked_before_anything_starts(sending: Sending, site: Site)
     node.get_by_role("button", name="Keep as it is k").click()
     prompt = page.get_by_role("group", name="answer", exact=True)
     prompt.get_by_role("button", name="Vary prompt").click()
-    prompt.get_by_label("Level 1 of prompt").fill("file:///etc/passwd")
+    prompt.get_by_label("Level 1 of prompt", exact=True).fill("file:///etc/passwd")
     page.get_by_role("alert").get_by_text("names a file, and no file is read here").wait_for()
     assert sending.cluster.one("SELECT count(*) FROM sweeps") == before
 

@@ -18,7 +18,7 @@ export function parametersOf(description, node, variant, made = {}) {
   const described = description.nodes[node]?.variants[variant]?.function.parameters ?? {};
   const registered = description.graph.nodes.find((/** @type {any} */ one) => one.name === node)?.variants.find((/** @type {any} */ one) => one.name === variant)?.params ?? {};
   const values = { ...registered, ...made };
-  return Object.entries(described).map(([name, one]) => ({ name, schema: one.type.schema ?? {}, shown: one.type.shown, required: one.required, current: name in values ? values[name] : one.default }));
+  return Object.entries(described).map(([name, one]) => ({ name, schema: one.type.schema ?? {}, shown: choicesOf(one.type.schema ?? {})?.map(typedOf).join(", ") ?? one.type.shown, required: one.required, current: name in values ? values[name] : one.default }));
 }
 
 /** How values of a parameter are entered: texts one after the other in boxes, choices, or lines. @param {Parameter} parameter @returns {"texts" | "choices" | "lines"} */

@@ -107,7 +107,7 @@ export const words = {
     limit: "Budget (US dollars)",
     planning: "Planning …",
     submit: "Submit",
-    go: (/** @type {string} */ cells) => `Submit ${cells} cells`,
+    go: (/** @type {number} */ cells) => `Submit ${many(cells, "cell")}`,
     size: (/** @type {string} */ combinations, /** @type {string} */ cases, /** @type {string} */ repeats, /** @type {string} */ cells) =>
       `Combinations × cases × repeats: ${combinations} × ${cases} × ${repeats} = ${cells} cells`,
     nodeRuns: (/** @type {string} */ executed, /** @type {string} */ unshared) => `Node runs: ${executed} in place of ${unshared}`,

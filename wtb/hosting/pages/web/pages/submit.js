@@ -2,7 +2,6 @@
 import { useAction, Refused } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
 import { evaluatorWords } from "../lib/evaluator_words.js";
-import { count } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { factorsOf, nothingVaried, varyOf } from "../lib/levels.js";
 import { parameterWords } from "../lib/parameter_words.js";
@@ -65,7 +64,7 @@ function Fields({ workflow, description, own, builtIn }) {
     <p role="status" class="quiet">${isPlanning ? words.submit.planning : form.cases ? "" : words.submit.noCases}</p>
     ${plan ? html`<${PlanView} plan=${plan} workflow=${description.graph.name} onRepeats=${(/** @type {number} */ repeats) => change({ repeats: String(repeats) })} />` : null}
     <${Refused} problem=${refused} />
-    <div class="bar"><button class="main" disabled=${!plan || isBusy}>${plan ? words.submit.go(count(plan.cells)) : words.submit.submit}</button></div>
+    <div class="bar"><button class="main" disabled=${!plan || isBusy}>${plan ? words.submit.go(plan.cells) : words.submit.submit}</button></div>
   </form>`;
 }
 
