@@ -26,6 +26,7 @@ from wtb.core.documents.workflows.publications import (
     PublicationKind,
     PublishedFunction,
     PublishedNode,
+    PublishedParameter,
     PublishedShape,
     PublishedType,
     PublishedVariant,
@@ -42,12 +43,6 @@ _PLAIN = frozenset({Any, str, int, float, bool, type(None), list, dict})
 
 
 _LONGEST_DEFAULT = 100_000  # bytes: pages fill it in
-
-
-class _Default(TypedDict, total=False):
-    """The default of a parameter."""
-
-    default: Any
 
 
 class RegisteredName(TypedDict):
@@ -77,7 +72,7 @@ def describe_workflow(workflow: Workflow, *, schemas: bool = True) -> WorkflowDe
     """
     graph = workflow.copy()
     params, _ = _params(workflow.params)
-    return {
+    described: WorkflowDescription = {
         "graph": graph_snapshot(graph),
         "state": _shape(graph.schema, schemas),
         "input": None if graph.input is None else _shape(graph.input, schemas),
@@ -93,8 +88,10 @@ def describe_workflow(workflow: Workflow, *, schemas: bool = True) -> WorkflowDe
         "is_limited": graph.is_limited,
         "is_open": graph.is_open,
         "tools": sorted(graph.tools),
-        **({"inputs": _inputs(graph)} if schemas else {}),
     }
+    if schemas:
+        described["inputs"] = _inputs(graph)
+    return described
 
 
 def _inputs(graph: Workflow) -> list[str]:
@@ -252,24 +249,24 @@ def _described(
     return {
         "fingerprint": fingerprint(code),
         "parameters": {
-            one.name: {
-                "type": _type(hints.get(one.name, Any), schemas),
-                "required": one.default is one.empty,
-                **(_default(one.default) if schemas and one.default is not one.empty else {}),
-            }
+            one.name: _parameter(one, _type(hints.get(one.name, Any), schemas), has_default=schemas)
             for one in parameters
         },
         "any": takes_any,
     }
 
 
-def _default(value: Any) -> _Default:
-    """Return a default as JSON; nothing if it cannot be stored as that, or is long."""
-    try:
-        encoded = encode(value)
-    except StateError:
-        return {}
-    return {"default": readable(encoded)} if len(encoded) <= _LONGEST_DEFAULT else {}
+def _parameter(parameter: inspect.Parameter, kind: PublishedType, *, has_default: bool) -> PublishedParameter:
+    """Describe a parameter, with its default unless that cannot be stored as JSON, or is long."""
+    described: PublishedParameter = {"type": kind, "required": parameter.default is parameter.empty}
+    if has_default and not described["required"]:
+        try:
+            encoded = encode(parameter.default)
+        except StateError:
+            return described
+        if len(encoded) <= _LONGEST_DEFAULT:
+            described["default"] = readable(encoded)
+    return described
 
 
 def _type(annotation: Any, schemas: bool) -> PublishedType:

@@ -172,12 +172,11 @@ def _made_variants(spec: StoredSpec) -> dict[str, dict[str, MadeVariant]]:
     """Return the variants that a sweep makes, those for forks included, by node and name."""
     found: dict[str, dict[str, MadeVariant]] = {}
     texts = spec.get("texts") or {}
-    for listed in (spec.get("vary") or {}, spec.get("fork_variants") or {}):
-        for node, forms in listed.items():
-            for form in forms:
-                params = _own_params(form) if isinstance(form, Mapping) else {}
-                if not params:
-                    continue
+    listed: list[tuple[str, Any]] = [*(spec.get("vary") or {}).items(), *(spec.get("fork_variants") or {}).items()]
+    for node, forms in listed:
+        for form in forms:
+            params = _own_params(form) if isinstance(form, Mapping) else {}
+            if params:
                 values = {name: with_texts(value, texts) for name, value in params.items()}
                 short = {name: value for name, value in values.items() if len(str(value)) <= _LONGEST_PARAMETER}
                 found.setdefault(node, {})[form["name"]] = {"of": form.get("of"), "params": short}
