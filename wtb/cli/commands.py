@@ -45,6 +45,7 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "init": Entry("admin.project", "Write a small workflow, cases and a sweep file to start from."),
         "workflow": Entry("admin.project", "List registered workflows, or draw one."),
         "cases": Entry("run.case_file"),
+        "try": Entry("run.trying"),
         "plan": Entry("run.sweeps"),
     },
     "Run: sweeps and single inputs": {

@@ -111,6 +111,11 @@ OPERATIONS: Mapping[str, Operation] = {
         ("Bench.read_case_file",),
         long=True,
     ),
+    "try": Operation(
+        "drafting.evaluator_preview:preview_evaluator",
+        "Score an output with a built-in evaluator, before a sweep uses it.",
+        ("Bench.preview_evaluator",),
+    ),
     "plan": Operation(
         "running.planning:plan", "Show what a sweep would run, before anything runs.", ("Bench.plan",), long=True
     ),

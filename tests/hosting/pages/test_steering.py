@@ -66,9 +66,8 @@ def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending, site: S
     nodes.wait_for()
     for box in nodes.get_by_role("checkbox").all():
         box.check()
-    page.get_by_role("group", name="Evaluators").get_by_role("checkbox").first.check()
-    pick = page.get_by_label("Add a built-in evaluator")
-    for name in ("tokens", "regex", "nodes_visited"):
+    pick = page.get_by_label("Add an evaluator")
+    for name in ("flow:total", "tokens", "regex", "nodes_visited"):
         pick.select_option(name)
     page.get_by_role("button", name="Remove tokens").click()
     regex, visited = (page.get_by_role("group", name=name, exact=True) for name in ("regex", "nodes_visited"))
@@ -76,14 +75,13 @@ def test_a_sweep_is_planned_and_submitted_in_a_browser(sending: Sending, site: S
     regex.get_by_label("pattern").fill("[0-9]")
     visited.get_by_label("nodes").fill("A, B")
     visited.get_by_label("order").select_option("in_order")
-    page.get_by_role("button", name="Plan").click()
-    page.get_by_role("alert").get_by_text("There are no cases yet").wait_for()
+    page.get_by_text("There are no cases yet").wait_for()
+    assert page.get_by_role("button", name="Submit").is_disabled()
     page.get_by_label("Cases, each").fill("{not JSON")
     page.get_by_role("alert").get_by_text("pasted.jsonl:1: not JSON").wait_for()
     page.get_by_label("Cases, each").fill("\n".join(map(json.dumps, SWEEP["cases"])))  # type: ignore[call-overload]
     page.get_by_text(f"{len(SWEEP['cases'])} cases").wait_for()  # type: ignore[arg-type]
     before = sending.cluster.one("SELECT count(*) FROM sweeps")
-    page.get_by_role("button", name="Plan").click()
     page.get_by_text("= 8 cells").wait_for()
     site.check_readable(page)
     assert sending.cluster.one("SELECT count(*) FROM sweeps") == before, "a plan runs nothing"
@@ -249,7 +247,6 @@ def test_what_if_tries_another_parameter_for_one_case_and_then_for_every_case(se
     cell = sending.wtb("show", sent["sweep"], "--cells", "--case", "b", "--format", "json").json["cells"][0]
     page = site.open(f"/executions/{cell['execution']}")
     step = asked_what_if(page, 1)
-    step.get_by_text("Other parameters").click()
     step.get_by_role("group", name="B", exact=True).get_by_label("by").fill("7")
     site.check_readable(page)
     step.get_by_role("button", name="Run it for this case").click()
@@ -257,16 +254,15 @@ def test_what_if_tries_another_parameter_for_one_case_and_then_for_every_case(se
     fork = page.url.rsplit("/", 1)[1]
     until_it_is(sending, fork, "completed")
     assert state_of(sending, fork) == {"x": 2 + 70}, "of case b alone"
-    page.get_by_text("v1 by=7").first.wait_for()
+    page.get_by_text("v1, by=7").first.wait_for()
     page.go_back()
     step = asked_what_if(page, 1)
-    step.get_by_text("Other parameters").click()
     step.get_by_role("group", name="B", exact=True).get_by_label("by").fill("7")
     step.get_by_role("button", name="Run it for every case").click()
     page.wait_for_url(f"**/sweeps/{sent['sweep']}")
     sending.cluster.wait_completed(sent["sweep"])
     rows = sending.wtb("matrix", sent["sweep"], "--format", "json").json["rows"]
-    assert [row["combination"]["B"] for row in rows] == ["v1", "v1 by=7"]
+    assert [row["combination"]["B"] for row in rows] == ["v1", "v1, by=7"]
     assert rows[1]["metrics"]["total"]["mean"] == 1 + 70, "of case a alone: b suggested it"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 import orjson
@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from wtb.authoring.code.fingerprint import fingerprint
 from wtb.authoring.code.import_paths import load, published_evaluators, registered
 from wtb.authoring.code.resolve import workflow_at
+from wtb.authoring.code.sources.state_keys import read_keys, written_keys
 from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.graph_snapshot import graph_snapshot, type_name
 from wtb.authoring.nodes import Node, Variant
@@ -25,6 +26,7 @@ from wtb.core.documents.workflows.publications import (
     PublicationKind,
     PublishedFunction,
     PublishedNode,
+    PublishedParameter,
     PublishedShape,
     PublishedType,
     PublishedVariant,
@@ -33,10 +35,14 @@ from wtb.core.documents.workflows.publications import (
 from wtb.core.errors import InputError, StateError, WTBError
 from wtb.core.scoring.scales import returns_bool
 from wtb.core.serialization.codec import encode
-from wtb.core.serialization.plain_json import storable
+from wtb.core.serialization.plain_json import readable, storable
+from wtb.core.tree.checkpoints import is_hidden
 from wtb.core.values import Json
 
 _PLAIN = frozenset({Any, str, int, float, bool, type(None), list, dict})
+
+
+_LONGEST_DEFAULT = 100_000  # bytes: pages fill it in
 
 
 class RegisteredName(TypedDict):
@@ -66,7 +72,7 @@ def describe_workflow(workflow: Workflow, *, schemas: bool = True) -> WorkflowDe
     """
     graph = workflow.copy()
     params, _ = _params(workflow.params)
-    return {
+    described: WorkflowDescription = {
         "graph": graph_snapshot(graph),
         "state": _shape(graph.schema, schemas),
         "input": None if graph.input is None else _shape(graph.input, schemas),
@@ -83,6 +89,21 @@ def describe_workflow(workflow: Workflow, *, schemas: bool = True) -> WorkflowDe
         "is_open": graph.is_open,
         "tools": sorted(graph.tools),
     }
+    if schemas:
+        described["inputs"] = _inputs(graph)
+    return described
+
+
+def _inputs(graph: Workflow) -> list[str]:
+    """Return the keys that a case is likely to need: of its input, else of the state that no node writes first."""
+    keys = [key for key in (graph.input or graph.schema).keys if not is_hidden(key)]
+    if graph.input is not None:
+        return keys
+    variants = [variant for node in graph.nodes.values() for variant in node.variants.values()]
+    written = {key for variant in variants for key in written_keys(variant.fn)}
+    first = [graph.nodes[name] for name in graph.entries if name in graph.nodes]
+    read = {key for node in first for key in read_keys(node[node.default].fn)}
+    return [key for key in keys if key not in written or key in read] or keys
 
 
 def _approval(approval: Approval) -> str | dict[str, str] | list[str | dict[str, str]]:
@@ -186,7 +207,16 @@ def _node(node: Node, schemas: bool) -> PublishedNode:
 
 def _variant(node: Node, variant: Variant, schemas: bool) -> PublishedVariant:
     params, shown = _params(variant.params)
-    return {"function": _function(variant.fn, node.code(variant), schemas), "params": params, "shown": shown}
+    return {"function": _variant_function(variant, node.code(variant), schemas), "params": params, "shown": shown}
+
+
+def _variant_function(variant: Variant, code: Any, schemas: bool) -> PublishedFunction:
+    """Describe the function of a variant with what the kind of its node says are its parameters."""
+    try:
+        known, takes_any = variant.parameters
+    except (InputError, TypeError, ValueError):  # a runnable, or what is not written in Python
+        return {"fingerprint": fingerprint(code), "parameters": {}, "any": False}
+    return _described(variant.fn, code, known.values(), takes_any, schemas)
 
 
 def _params(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -205,6 +235,13 @@ def _function(function: Callable[..., Any], code: Any, schemas: bool) -> Publish
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some that are not written in Python have none
         return {"fingerprint": fingerprint(code), "parameters": {}, "any": True}
+    named = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
+    return _described(function, code, named, any(one.kind is one.VAR_KEYWORD for one in parameters), schemas)
+
+
+def _described(
+    function: Callable[..., Any], code: Any, parameters: Iterable[inspect.Parameter], takes_any: bool, schemas: bool
+) -> PublishedFunction:
     try:
         hints = typing.get_type_hints(function)
     except (NameError, TypeError):  # of names that exist for type checkers only
@@ -212,12 +249,24 @@ def _function(function: Callable[..., Any], code: Any, schemas: bool) -> Publish
     return {
         "fingerprint": fingerprint(code),
         "parameters": {
-            one.name: {"type": _type(hints.get(one.name, Any), schemas), "required": one.default is one.empty}
+            one.name: _parameter(one, _type(hints.get(one.name, Any), schemas), has_default=schemas)
             for one in parameters
-            if one.kind is one.KEYWORD_ONLY
         },
-        "any": any(one.kind is one.VAR_KEYWORD for one in parameters),
+        "any": takes_any,
     }
+
+
+def _parameter(parameter: inspect.Parameter, kind: PublishedType, *, has_default: bool) -> PublishedParameter:
+    """Describe a parameter, with its default unless that cannot be stored as JSON, or is long."""
+    described: PublishedParameter = {"type": kind, "required": parameter.default is parameter.empty}
+    if has_default and not described["required"]:
+        try:
+            encoded = encode(parameter.default)
+        except StateError:
+            return described
+        if len(encoded) <= _LONGEST_DEFAULT:
+            described["default"] = readable(encoded)
+    return described
 
 
 def _type(annotation: Any, schemas: bool) -> PublishedType:

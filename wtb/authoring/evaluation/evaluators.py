@@ -333,6 +333,21 @@ def evaluate(
     return made
 
 
+def score_now(scorer: Evaluator, case: ScoredCase, result: CellResult, seconds: float) -> list[Score]:
+    """Score a result in this process, by an evaluator that is built in.
+
+    Raises InputError with what it raises. seconds: that a search of a pattern may take, where that is done apart.
+    """
+    if scorer.lacks_expected(case.expected):
+        return [without_expected(scorer)]
+    try:
+        with regex_search.within(seconds):
+            return _read(scorer, scorer.fn(case, result))
+    except BaseException as error:
+        check_interrupt(error)
+        raise InputError(f"evaluator {scorer.name!r}: {Failure.of(error)}") from error
+
+
 def unscored(one: Evaluator, failure: Failure) -> Score:
     """The score that an evaluator does not give, and why."""
     return Score(one.name, None, one.measure(one.name), str(failure))

@@ -54,6 +54,7 @@ DOCUMENTS: dict[str, Document] = {
     "published": Document(publications.PublicationsDocument, ("workflow list --published",)),
     "published-workflow": Document(publications.PublishedWorkflowDocument, ("workflow show --published",), 2),
     "cases": Document(new_sweeps.CaseFileDocument, ("cases",)),
+    "evaluator-preview": Document(new_sweeps.EvaluatorPreviewDocument, ("try",)),
     "plan": Document(plan.PlanDocument, ("plan",)),
     "matrix": Document(matrix.JudgedMatrixDocument, ("run", "submit --wait", "resume", "retry", "matrix", "score")),
     "submitted": Document(plan.SubmittedDocument, ("submit", "resume", "retry")),

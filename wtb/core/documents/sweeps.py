@@ -174,14 +174,28 @@ class StatusDocument(TypedDict):
     next: NextStep | None
 
 
+class MadeVariant(TypedDict):
+    """A variant that a sweep makes. of: the one it derives from; None for the default, or another function.
+
+    params: The parameters that it changes, with the texts of files, but for those that are long.
+    """
+
+    of: str | None
+    params: dict[str, Any]
+
+
 class SweepDefinition(TypedDict):
-    """What was asked for. Parameters, evaluators and limits are as the sweep file has them."""
+    """What was asked for. Parameters, evaluators and limits are as the sweep file has them.
+
+    variants: Those that the sweep makes, by node and name.
+    """
 
     workflow: str | None
     metadata: NotRequired[dict[str, Any]]
     cases: int
     cases_from: Any
     vary: dict[str, list[str]]
+    variants: NotRequired[dict[str, dict[str, MadeVariant]]]
     combinations: int
     repeats: int
     seed: int

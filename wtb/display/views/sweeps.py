@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from wtb.analysis.failure_causes import causes
 from wtb.core.arguments.approval import modes_of
 from wtb.core.documents.common import cell_counts
+from wtb.core.factors.factors import levels_of
+from wtb.core.factors.file_levels import with_texts
 from wtb.core.failures import Failure
 from wtb.core.scoring.unknown_costs import cost_warnings
 from wtb.core.serialization.plain_json import iso
@@ -26,6 +28,7 @@ from wtb.store.runs import leases
 if TYPE_CHECKING:
     from wtb.core.documents.common import ApprovalMode
     from wtb.core.documents.sweeps import (
+        MadeVariant,
         NextStep,
         RunDocument,
         StatusDocument,
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
         SweepOwner,
     )
     from wtb.core.tree.stored_spec import Limits, StoredSpec
+
+_LONGEST_PARAMETER = 20_000  # characters
 
 
 def sweep_document(row: ListedSweep) -> SweepDocument:
@@ -163,6 +168,26 @@ def _next(row: SweepRow, counts: Mapping[str, int], owners: list[SweepOwner], re
     return None
 
 
+def _made_variants(spec: StoredSpec) -> dict[str, dict[str, MadeVariant]]:
+    """Return the variants that a sweep makes, those for forks included, by node and name."""
+    found: dict[str, dict[str, MadeVariant]] = {}
+    texts = spec.get("texts") or {}
+    listed: list[tuple[str, Any]] = [*(spec.get("vary") or {}).items(), *(spec.get("fork_variants") or {}).items()]
+    for node, forms in listed:
+        for form in forms:
+            params = _own_params(form) if isinstance(form, Mapping) else {}
+            if params:
+                values = {name: with_texts(value, texts) for name, value in params.items()}
+                short = {name: value for name, value in values.items() if len(str(value)) <= _LONGEST_PARAMETER}
+                found.setdefault(node, {})[form["name"]] = {"of": form.get("of"), "params": short}
+    return found
+
+
+def _own_params(form: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parameters of a variant as it is stored."""
+    return levels_of(form) or {name: value for name, value in form.items() if name not in ("name", "of", "with")}
+
+
 def summary_document(database: Database, row: SweepRow) -> SummaryDocument:
     """A sweep as `wtb show SWEEP` tells it: what was asked for, and how far it is."""
     spec = row.spec
@@ -181,6 +206,7 @@ def summary_document(database: Database, row: SweepRow) -> SummaryDocument:
             "cases": row.cells // max(1, len(choices) * repeats),
             "cases_from": spec.get("cases"),
             "vary": {node: list(variants) for node, variants in varied.items()},
+            "variants": _made_variants(spec),
             "combinations": len(choices),
             "repeats": repeats,
             "seed": spec.get("seed", 0),

@@ -217,6 +217,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/workflows", "workflow list --published"),
     Route("GET", "/workflows/{name}", "workflow show --published"),
     Route("POST", "/case-files", "cases"),
+    Route("POST", "/evaluators/preview", "try"),
     Route("POST", "/plans", "plan --published"),
     Route("GET", "/sweeps", "list", _under("sweeps")),
     Route("POST", "/sweeps", "submit --published", _submitted, location="/sweeps/{sweep}"),

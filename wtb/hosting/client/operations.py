@@ -33,6 +33,7 @@ from wtb.operations.control.pause_cancel import cancel, pause
 from wtb.operations.control.pools import pool
 from wtb.operations.control.questions import find_questions
 from wtb.operations.control.rollback import rollback, undo_rollback
+from wtb.operations.drafting.evaluator_preview import preview_evaluator
 from wtb.operations.drafting.reading_cases import read_case_file
 from wtb.operations.growth.added_rows import add_row
 from wtb.operations.growth.extending import extend, plan_extension
@@ -75,6 +76,7 @@ class Operations:
     published = method(list_published)
     published_workflow = method(show_published)
     read_case_file = method(read_case_file)
+    preview_evaluator = method(preview_evaluator)
     plan_published = method(plan_published)
     submit_published = method(submit_published)
     start_published = method(start_published)
@@ -181,6 +183,7 @@ class AsyncOperations:
     published = async_method(list_published)
     published_workflow = async_method(show_published)
     read_case_file = async_method(read_case_file)
+    preview_evaluator = async_method(preview_evaluator)
     plan_published = async_method(plan_published)
     submit_published = async_method(submit_published)
     start_published = async_method(start_published)

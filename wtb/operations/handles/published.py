@@ -7,10 +7,11 @@ from typing import Any
 
 from wtb.core.arguments.approval import Approval
 from wtb.core.documents.plan import PlanDocument
-from wtb.core.documents.workflows.new_sweeps import CaseFileDocument
+from wtb.core.documents.workflows.new_sweeps import CaseFileDocument, EvaluatorPreviewDocument
 from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
 from wtb.core.tree.stored_spec import Limits
 from wtb.operations.context import Context
+from wtb.operations.drafting.evaluator_preview import preview_evaluator
 from wtb.operations.drafting.reading_cases import read_case_file
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.inspection.workflows import list_published, show_published
@@ -56,6 +57,18 @@ class Published:
     ) -> CaseFileDocument:
         """Read a file of cases as a sweep would, and show its columns, its problems and its first cases."""
         return read_case_file(self._context, cases, workflow=workflow, sweep=sweep, columns=columns)
+
+    @documented_by(preview_evaluator)
+    def preview_evaluator(
+        self,
+        evaluator: str | Mapping[str, Any],
+        state: Mapping[str, Any],
+        *,
+        expected: Any = None,
+        input: Mapping[str, Any] | None = None,
+    ) -> EvaluatorPreviewDocument:
+        """Score an output with a built-in evaluator, before a sweep uses it."""
+        return preview_evaluator(self._context, evaluator, state, expected=expected, input=input)
 
     @documented_by(operations.plan_published)
     def plan_published(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
@@ -10,6 +11,7 @@ from wtb.authoring.evaluation.built_in import BUILT_IN, COMBINING
 from wtb.authoring.evaluation.options import options_schema
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.workflows.publications import (
+    EvaluatorDescription,
     PublicationDocument,
     PublicationsDocument,
     PublishedWorkflowDocument,
@@ -34,7 +36,7 @@ def list_published(context: Context) -> PublicationsDocument:
     rows = publications_of(context)
     return {
         "workflows": [_document(row) for row in rows if row.kind == "workflow"],
-        "evaluators": [_document(row) for row in rows if row.kind == "evaluator"],
+        "evaluators": [_evaluator_document(row) for row in rows if row.kind == "evaluator"],
         "built_in": [
             {"name": name, "options": options_schema(function)}
             for name, function in BUILT_IN.items()
@@ -74,6 +76,20 @@ def show_published(context: Context, name: str) -> PublishedWorkflowDocument:
 def publications_of(context: Context) -> Sequence[PublicationRow]:
     """Return what workers publish, or what is registered on this machine if it runs that itself."""
     return list_publications(context.database) if context.local is None else context.local.publications()
+
+
+def _evaluator_document(row: PublicationRow) -> PublicationDocument:
+    """Return the document of an evaluator, with its options as the JSON Schema of an object."""
+    if row.description is None:
+        return _document(row)
+    described: EvaluatorDescription = orjson.loads(row.description)
+    parameters = described["function"]["parameters"]
+    properties: dict[str, Any] = {
+        name: (one["type"]["schema"] or {}) | ({"default": one["default"]} if "default" in one else {})
+        for name, one in parameters.items()
+    }
+    required = [name for name, one in parameters.items() if one["required"]]
+    return {**_document(row), "options": {"type": "object", "properties": properties, "required": required}}
 
 
 def _document(row: PublicationRow) -> PublicationDocument:

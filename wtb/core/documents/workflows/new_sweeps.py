@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -57,3 +57,32 @@ class CaseFileDocument(TypedDict):
     takes_any: bool
     problems: list[str]
     preview: list[CasePreview]
+
+
+class PreviewScore(TypedDict):
+    """A score of an evaluator: a value, else why there is none; a part of a figure over all cells is `observed`."""
+
+    metric: str
+    value: float | None
+    better: Literal["higher", "lower"]
+    scale: list[float] | None
+    error: str | None
+    observed: str | None
+
+
+class EvaluatorPreviewDocument(TypedDict):
+    """What an evaluator gives for an output.
+
+    Attributes:
+        evaluator: Its name.
+        runs: `here` if it was tried; `workers` if it takes code of users or a model, which only workers run.
+        reason: Why it was not tried.
+        needs_expected: Whether it gives no score since there is no expected value.
+        scores: One of each metric.
+    """
+
+    evaluator: str
+    runs: Literal["here", "workers"]
+    reason: str | None
+    needs_expected: bool
+    scores: list[PreviewScore]

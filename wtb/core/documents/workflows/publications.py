@@ -38,10 +38,11 @@ class PublishedShape(TypedDict):
 
 
 class PublishedParameter(TypedDict):
-    """A parameter of a function, by keyword only."""
+    """A parameter of a function that a variant may give. default: as JSON, where it can be stored and is not long."""
 
     type: PublishedType
     required: bool
+    default: NotRequired[Any]
 
 
 class PublishedFunction(TypedDict):
@@ -73,7 +74,12 @@ class PublishedNode(TypedDict):
 
 
 class WorkflowDescription(TypedDict):
-    """A workflow as workers publish it. tools: that its nodes may call, those of MCP servers as `files.read`."""
+    """A workflow as workers publish it.
+
+    Attributes:
+        tools: Those that its nodes may call, of MCP servers as `files.read`.
+        inputs: The keys that a case is likely to need: those of its input, else of the state that no node writes.
+    """
 
     graph: WorkflowDocument
     state: PublishedShape
@@ -90,6 +96,7 @@ class WorkflowDescription(TypedDict):
     is_limited: bool
     is_open: bool
     tools: NotRequired[list[str]]  # not from workers of earlier versions
+    inputs: NotRequired[list[str]]
 
 
 class EvaluatorDescription(TypedDict):
@@ -120,6 +127,7 @@ class PublicationDocument(TypedDict):
     error: str | None
     failed_at: str | None
     failed_by: str | None
+    options: NotRequired[dict[str, Any]]  # of an evaluator, as the JSON Schema of an object
 
 
 class PublishedWorkflowDocument(PublicationDocument):

@@ -1,15 +1,22 @@
-/** A new sweep of a workflow that workers publish: what it would run is planned before anything does. */
+/** A new sweep of a workflow that workers publish: what varies, the cases and the evaluators. It is planned as it is filled in. */
+import { useAction, Refused } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
-import { count } from "../lib/format.js";
+import { evaluatorWords } from "../lib/evaluator_words.js";
 import { html, useEffect, useState } from "../lib/html.js";
+import { factorsOf, nothingVaried, varyOf } from "../lib/levels.js";
+import { parameterWords } from "../lib/parameter_words.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, look, navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
-import { BuiltInFields, declared } from "../views/built_in.js";
 import { CaseFileField } from "../views/case_file.js";
+import { declared, EvaluatorFields } from "../views/evaluator_fields.js";
+import { NodeFactors } from "../views/node_factors.js";
 import { PlanView } from "../views/plan.js";
 
-/** What is filled in. @typedef {{sweep: string, cases: import("../views/case_file.js").CasesToSend | null, vary: Record<string, string[]>, evaluate: string[], picked: import("../views/built_in.js").Picked[], others: string, repeats: string, limit: string}} Form */
+const PAUSE_MS = 500; // after which what is filled in is planned
+
+/** @typedef {import("../views/evaluator_fields.js").Listed} Listed */
+/** What is filled in. @typedef {{sweep: string, cases: import("../views/case_file.js").CasesToSend | null, vary: import("../lib/levels.js").Vary, picked: import("../views/evaluator_fields.js").Picked[], others: string, repeats: string, limit: string}} Form */
 
 export function SubmitPage() {
   const published = useResource((signal) => get("/workflows", {}, signal), []);
@@ -22,82 +29,100 @@ export function SubmitPage() {
     ${names.length
       ? html`<div class="bar"><label>${words.submit.workflow}
             <select value=${workflow} onChange=${(/** @type {any} */ event) => look({ workflow: event.target.value })}>${names.map((/** @type {string} */ name) => html`<option>${name}</option>`)}</select></label></div>
-          <${OfWorkflow} key=${workflow} name=${workflow} evaluators=${published.data.evaluators.filter((/** @type {any} */ one) => !one.error)} builtIn=${published.data.built_in ?? []} />`
+          <${OfWorkflow} key=${workflow} name=${workflow} own=${published.data.evaluators.filter((/** @type {any} */ one) => one.options)} builtIn=${published.data.built_in ?? []} />`
       : null}`;
 }
 
-/** @typedef {import("../views/built_in.js").BuiltIn} BuiltIn */
-
-/** @param {{name: string, evaluators: any[], builtIn: BuiltIn[]}} props */
-function OfWorkflow({ name, evaluators, builtIn }) {
+/** @param {{name: string, own: Listed[], builtIn: Listed[]}} props */
+function OfWorkflow({ name, own, builtIn }) {
   const found = useResource((signal) => get(`/workflows/${segment(name)}`, {}, signal), [name]);
   const description = found.data?.description;
   if (!description) return html`<${Waiting} resource=${found} />`;
-  return html`<${Fields} workflow=${name} description=${description} evaluators=${evaluators} builtIn=${builtIn} />`;
+  return html`<${Fields} workflow=${name} description=${description} own=${own} builtIn=${builtIn} />`;
 }
 
-/** @param {{workflow: string, description: any, evaluators: any[], builtIn: BuiltIn[]}} props */
-function Fields({ workflow, description, evaluators, builtIn }) {
-  const several = description.graph.nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
-  const varied = several.length ? several : description.graph.nodes.slice(0, 1); // a sweep has a row at least
-  const [form, setForm] = useState(/** @type {() => Form} */ (() => ({ sweep: workflow, cases: null, vary: Object.fromEntries(varied.map((/** @type {any} */ node) => [node.name, [node.default]])), evaluate: [], picked: [], others: "", repeats: "1", limit: "" })));
-  const [plan, setPlan] = useState(/** @type {any} */ (null));
-  const [problem, setProblem] = useState("");
-  useEffect(() => setPlan(null), [form]); // what is submitted is what was planned
+/** @param {{workflow: string, description: any, own: Listed[], builtIn: Listed[]}} props */
+function Fields({ workflow, description, own, builtIn }) {
+  const [form, setForm] = useState(/** @type {() => Form} */ (() => ({ sweep: workflow, cases: null, vary: nothingVaried(description), picked: [], others: "", repeats: "1", limit: "" })));
+  const { plan, problem, isPlanning } = usePlan(() => keysOf(workflow, description, form, [...own, ...builtIn]), form);
+  const { perform, problem: refused, isBusy } = useAction();
   /** @param {Partial<Form>} changes */
   const change = (changes) => setForm((before) => ({ ...before, ...changes }));
-  /** @param {(keys: any) => Promise<void>} send */
-  async function attempt(send) {
-    try {
-      setProblem("");
-      await send(keysOf(workflow, form, builtIn));
-    } catch (error) {
-      setProblem(/** @type {Error} */ (error).message);
-    }
-  }
-  const look = () => attempt(async (keys) => setPlan(await post("/plans", { keys })));
-  const submit = () => attempt(async (keys) => navigate(`/sweeps/${segment((await post("/sweeps", { keys })).sweep)}`));
-  return html`<form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); (plan ? submit : look)(); }}>
+  const submit = () => perform(async () => navigate(`/sweeps/${segment((await post("/sweeps", { keys: plan.keys })).sweep)}`));
+  return html`<form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); if (plan) submit(); }}>
     <label>${words.submit.name}<input value=${form.sweep} required onInput=${(/** @type {any} */ event) => change({ sweep: event.target.value })} /></label>
-    ${varied.map((/** @type {any} */ node) => html`<${Choices} title=${node.name} names=${node.variants.map((/** @type {any} */ one) => one.name)} chosen=${form.vary[node.name]} onChange=${(/** @type {string[]} */ chosen) => change({ vary: { ...form.vary, [node.name]: chosen } })} />`)}
-    ${evaluators.length ? html`<${Choices} title=${words.submit.evaluators} names=${evaluators.map((one) => one.name)} chosen=${form.evaluate} onChange=${(/** @type {string[]} */ evaluate) => change({ evaluate })} />` : null}
-    <${BuiltInFields} builtIn=${builtIn} picked=${form.picked} keys=${Object.keys(description.state.keys)} onChange=${(/** @type {Form["picked"]} */ picked) => change({ picked })} />
-    <label>${words.submit.others}<textarea rows="2" class="mono" spellcheck=${false} value=${form.others} onInput=${(/** @type {any} */ event) => change({ others: event.target.value })}></textarea></label>
     <${CaseFileField} workflow=${workflow} example=${exampleOf(description)} onChange=${(/** @type {Form["cases"]} */ cases) => change({ cases })} />
+    <section class="part"><h2>${parameterWords.title}</h2><p class="quiet">${parameterWords.legend}</p>
+      ${description.graph.nodes.map((/** @type {any} */ node) => html`<${NodeFactors} key=${node.name} description=${description} node=${node} varied=${form.vary[node.name]} onChange=${(/** @type {import("../lib/levels.js").Varied} */ varied) => setForm((before) => ({ ...before, vary: { ...before.vary, [node.name]: varied } }))} />`)}
+      <p role="status">${combinationsOf(description, form)}</p></section>
+    <section class="part"><h2>${evaluatorWords.title}</h2>
+      <${EvaluatorFields} builtIn=${builtIn} own=${own} picked=${form.picked} state=${description.state.keys} example=${form.cases?.first ?? null} onChange=${(/** @type {Form["picked"]} */ picked) => change({ picked })} />
+      <details><summary>${words.submit.more}</summary><label class="wide">${evaluatorWords.others}<textarea rows="2" class="mono" spellcheck=${false} value=${form.others} onInput=${(/** @type {any} */ event) => change({ others: event.target.value })}></textarea></label></details></section>
     <div class="bar"><label>${words.submit.repeats}<input type="number" min="1" required value=${form.repeats} onInput=${(/** @type {any} */ event) => change({ repeats: event.target.value })} /></label>
       <label>${words.submit.limit}<input type="number" min="0" step="any" value=${form.limit} onInput=${(/** @type {any} */ event) => change({ limit: event.target.value })} /></label></div>
     ${problem ? html`<pre class="bad" role="alert" tabindex="0">${problem}</pre>` : null}
+    <p role="status" class="quiet">${isPlanning ? words.submit.planning : form.cases ? "" : words.submit.noCases}</p>
     ${plan ? html`<${PlanView} plan=${plan} workflow=${description.graph.name} onRepeats=${(/** @type {number} */ repeats) => change({ repeats: String(repeats) })} />` : null}
-    <div class="bar"><button class="main">${plan ? words.submit.go(count(plan.cells)) : words.submit.plan}</button></div>
+    <${Refused} problem=${refused} />
+    <div class="bar"><button class="main" disabled=${!plan || isBusy}>${plan ? words.submit.go(plan.cells) : words.submit.submit}</button></div>
   </form>`;
 }
 
-/** @param {{title: string, names: string[], chosen: string[], onChange: (chosen: string[]) => void}} props */
-function Choices({ title, names, chosen, onChange }) {
-  const toggle = (/** @type {string} */ name) => onChange(names.filter((one) => (one === name) !== chosen.includes(one)));
-  return html`<fieldset><legend>${title}</legend>${names.map((name) => html`<label class="name"><input type="checkbox" checked=${chosen.includes(name)} onChange=${() => toggle(name)} />${name}</label>`)}</fieldset>`;
+/**
+ * The plan of what is filled in, with the keys that were planned; none while it cannot be planned.
+ * @param {() => any} keys which throws what is wrong; null while something is missing
+ * @param {Form} form
+ */
+function usePlan(keys, form) {
+  const [state, setState] = useState(/** @type {{plan: any, problem: string, isPlanning: boolean}} */ ({ plan: null, problem: "", isPlanning: false }));
+  useEffect(() => {
+    const stop = new AbortController();
+    setState({ plan: null, problem: "", isPlanning: false });
+    const timer = setTimeout(async () => {
+      try {
+        const given = keys();
+        if (!given) return;
+        setState({ plan: null, problem: "", isPlanning: true });
+        const plan = await post("/plans", { keys: given }, stop.signal);
+        if (!stop.signal.aborted) setState({ plan: { ...plan, keys: given }, problem: "", isPlanning: false });
+      } catch (error) {
+        const problem = error instanceof TypeError ? words.offline : /** @type {Error} */ (error).message;
+        if (!stop.signal.aborted) setState({ plan: null, problem, isPlanning: false });
+      }
+    }, PAUSE_MS);
+    return () => { clearTimeout(timer); stop.abort(); };
+  }, [form]);
+  return state;
+}
+
+/** @param {any} description @param {Form} form */
+function combinationsOf(description, form) {
+  try {
+    const factors = factorsOf(description, form.vary);
+    return parameterWords.combinations(factors, factors.reduce((product, size) => product * size, 1));
+  } catch {
+    return ""; // which the plan says
+  }
 }
 
 /** Lines of the form, each a name or JSON, as a sweep file has evaluators. @param {string} text */
 function evaluatorsOf(text) {
-  return text.split("\n").map((line) => line.trim()).filter(Boolean).map((line, place) => (line.startsWith("{") ? parsed(line, (problem) => words.submit.wrongEvaluator(place + 1, problem)) : line));
+  return text.split("\n").map((line) => line.trim()).filter(Boolean).map((line, place) => {
+    if (!line.startsWith("{")) return line;
+    try {
+      return JSON.parse(line);
+    } catch (error) {
+      throw new Error(words.submit.wrongEvaluator(place + 1, /** @type {Error} */ (error).message));
+    }
+  });
 }
 
-/** @param {string} text @param {(problem: string) => string} explain @returns {any} */
-function parsed(text, explain) {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new Error(explain(/** @type {Error} */ (error).message));
-  }
-}
-
-/** The form by the keys of a sweep file. @param {string} workflow @param {Form} form @param {BuiltIn[]} builtIn */
-function keysOf(workflow, form, builtIn) {
-  if (!form.cases) throw new Error(words.submit.noCases);
+/** The form by the keys of a sweep file; null without cases. @param {string} workflow @param {any} description @param {Form} form @param {Listed[]} listed */
+function keysOf(workflow, description, form, listed) {
+  const vary = varyOf(description, form.vary);
+  const evaluate = [...declared(listed, form.picked), ...evaluatorsOf(form.others)];
+  if (!form.cases) return null;
   const { cases, columns } = form.cases;
-  const evaluate = [...form.evaluate, ...declared(builtIn, form.picked), ...evaluatorsOf(form.others)];
-  const vary = Object.fromEntries(Object.entries(form.vary).filter(([, chosen]) => chosen.length));
   return {
     sweep: form.sweep,
     workflow,
@@ -112,9 +137,9 @@ function keysOf(workflow, form, builtIn) {
 
 const EXAMPLES = /** @type {Record<string, unknown>} */ ({ string: "…", integer: 1, number: 1, boolean: true, array: [], object: {} });
 
-/** A case with what the input of the workflow asks for. @param {any} description */
-function exampleOf({ input, state }) {
-  const keys = Object.entries((input ?? state).keys);
-  const values = keys.map(([name, /** @type {any} */ key]) => [name, EXAMPLES[key.type.schema?.type] ?? null]);
+/** A case with the keys that the workflow takes, and none that its nodes write. @param {any} description */
+function exampleOf({ input, state, inputs }) {
+  const { keys } = input ?? state;
+  const values = (inputs ?? Object.keys(keys)).map((/** @type {string} */ name) => [name, EXAMPLES[keys[name]?.type.schema?.type] ?? null]);
   return JSON.stringify({ id: "1", input: Object.fromEntries(values) });
 }

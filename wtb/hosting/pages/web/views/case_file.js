@@ -8,7 +8,7 @@ import { words } from "../lib/words.js";
 
 const PAUSE_MS = 400; // after which what is typed is read
 
-/** What a request that submits or extends a sweep takes of it, beside how many cases can be read. @typedef {{cases: import("../lib/upload.js").Upload, columns?: Record<string, string | string[]>, count: number}} CasesToSend */
+/** What a request that submits or extends a sweep takes of it, beside how many cases can be read and the first of them. @typedef {{cases: import("../lib/upload.js").Upload, columns?: Record<string, string | string[]>, count: number, first: {id: string, input: Record<string, unknown>, expected: unknown}}} CasesToSend */
 /** As the server read it: see the operation `cases`. @typedef {{name: string, cases: number, blank_rows: number, columns: Column[] | null, mapping: Record<string, string | string[]>, keys: string[], takes_any: boolean, problems: string[], preview: {id: string, input: Record<string, unknown>, expected: unknown}[]}} Read */
 /** @typedef {{heading: string, key: string | null, offered: boolean, examples: string[]}} Column */
 
@@ -44,7 +44,7 @@ export function CaseFileField({ workflow, sweep, title = caseWords.title, exampl
       if (mine !== latest.current) return;
       setSent(cases);
       setRead(found);
-      if (!found.problems.length) onChange({ cases, ...(found.columns && Object.keys(found.mapping).length ? { columns: found.mapping } : {}), count: found.cases });
+      if (!found.problems.length) onChange({ cases, ...(found.columns && Object.keys(found.mapping).length ? { columns: found.mapping } : {}), count: found.cases, first: found.preview[0] });
     } catch (error) {
       if (mine === latest.current) setProblem(error instanceof TypeError ? words.offline : /** @type {Error} */ (error).message);
     }

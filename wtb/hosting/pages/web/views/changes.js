@@ -1,6 +1,7 @@
 /** Other values for keys of a state, and other variants of nodes, as a person types them. */
 import { asText } from "../lib/format.js";
 import { html } from "../lib/html.js";
+import { choicesOf, kindOf, typedOf, valueOf } from "../lib/parameters.js";
 import { words } from "../lib/words.js";
 
 /** What is typed so far, by key: only keys that were touched. @typedef {Record<string, string>} Typed */
@@ -46,40 +47,61 @@ export function VariantFields({ vary, chosen, onChange }) {
   )}`;
 }
 
-/** What is typed for parameters of a node, by their names. @typedef {Record<string, string>} Parameters */
+/** @typedef {import("../lib/parameters.js").Parameter} Parameter */
+
+const SHORT = 40; // characters of a text in the name of a variant
 
 /**
- * Variants to choose, by node: names, and where parameters were typed what a sweep file has for a variant with them.
- * @param {Record<string, string>} chosen @param {Record<string, Parameters>} typed @param {Record<string, string>} usual the variant of each node where none was chosen
+ * Variants to choose by node, and levels by `node.parameter`: of a node for which another variant was chosen, what a sweep file has for one with these parameters.
+ * @param {Record<string, string>} chosen @param {Record<string, Record<string, string>>} typed @param {Record<string, Parameter[]>} parameters of each node under the variant that is chosen
  * @returns {Record<string, unknown>}
  */
-export function variantsOf(chosen, typed, usual) {
+export function variantsOf(chosen, typed, parameters) {
   const found = /** @type {Record<string, unknown>} */ (Object.fromEntries(Object.entries(chosen).filter(([, name]) => name)));
-  for (const [node, parameters] of Object.entries(typed)) {
-    const given = Object.entries(parameters).filter(([, text]) => text.trim());
-    const of = chosen[node] || usual[node];
-    const name = [of, ...given.map(([parameter, text]) => `${parameter}=${text.trim()}`)].join(" ");
-    if (given.length) found[node] = { ...Object.fromEntries(given.map(([parameter, text]) => [parameter, valueOf(text)])), name, of };
+  for (const [node, of_node] of Object.entries(typed)) {
+    const known = (parameters[node] ?? []).filter(({ name, current }) => of_node[name] !== undefined && of_node[name] !== textOf(current));
+    const values = known.map((parameter) => /** @type {[string, unknown]} */ ([parameter.name, valueFrom(parameter, of_node[parameter.name])]));
+    if (!values.length) continue;
+    if (chosen[node]) found[node] = { ...Object.fromEntries(values), name: [chosen[node], ...values.map(([name, value]) => `${name}=${shortened(typedOf(value))}`)].join(" "), of: chosen[node] };
+    else for (const [name, value] of values) found[`${node}.${name}`] = typedOf(value); // the server reads it as the type of the parameter
   }
   return found;
 }
 
-/** A value as it is typed: JSON, else the text itself. @param {string} text */
-function valueOf(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
+/** @param {unknown} current */
+function textOf(current) {
+  return current === undefined ? "" : typedOf(current);
 }
 
-/** Fields for the parameters of nodes. @param {{parameters: Record<string, string[]>, typed: Record<string, Parameters>, onChange: (typed: Record<string, Parameters>) => void}} props */
+/** @param {Parameter} parameter @param {string} text */
+function valueFrom(parameter, text) {
+  return choicesOf(parameter.schema) ? JSON.parse(text) : valueOf(parameter, text);
+}
+
+/** @param {string} text */
+function shortened(text) {
+  const line = text.trim().replace(/\s+/g, " ");
+  return line.length > SHORT ? `${line.slice(0, SHORT)}…` : line;
+}
+
+/** Fields for the parameters of nodes, with their values filled in. @param {{parameters: Record<string, Parameter[]>, typed: Record<string, Record<string, string>>, onChange: (typed: Record<string, Record<string, string>>) => void}} props */
 export function ParameterFields({ parameters, typed, onChange }) {
-  const nodes = Object.entries(parameters).filter(([, names]) => names.length);
-  if (!nodes.length) return null;
-  return html`<details><summary>${words.changes.parameters}</summary><p class="quiet">${words.changes.parametersLegend}</p>
-    ${nodes.map(([node, names]) => html`<fieldset key=${node}><legend>${node}</legend>${names.map(
-      (name) => html`<label key=${name}><code>${name}</code><input value=${typed[node]?.[name] ?? ""} placeholder=${words.changes.asItWas}
-        onInput=${(/** @type {any} */ event) => onChange({ ...typed, [node]: { ...typed[node], [name]: event.target.value } })} /></label>`,
-    )}</fieldset>`)}</details>`;
+  const nodes = Object.entries(parameters).filter(([, of_node]) => of_node.length);
+  return html`${nodes.map(([node, of_node]) => html`<fieldset key=${node} class="factors"><legend>${node}</legend>${of_node.map(
+    (parameter) => html`<${ParameterField} key=${parameter.name} parameter=${parameter} text=${typed[node]?.[parameter.name]} onInput=${(/** @type {string} */ text) => onChange({ ...typed, [node]: { ...typed[node], [parameter.name]: text } })} />`,
+  )}</fieldset>`)}`;
+}
+
+/** @param {{parameter: Parameter, text: string | undefined, onInput: (text: string) => void}} props */
+function ParameterField({ parameter, text, onInput }) {
+  const { name, schema, shown, current } = parameter;
+  const on = (/** @type {any} */ event) => onInput(event.target.value);
+  const choices = choicesOf(schema);
+  if (choices) {
+    const value = text ?? (current === undefined ? "" : JSON.stringify(current));
+    return html`<label class="wide"><code>${name}</code><select value=${value} onChange=${on}>${current === undefined ? html`<option value=""></option>` : null}${choices.map((one) => html`<option value=${JSON.stringify(one)}>${typedOf(one)}</option>`)}</select></label>`;
+  }
+  const value = text ?? textOf(current);
+  if (kindOf(parameter) === "texts") return html`<label class="wide"><code>${name}</code><textarea rows=${Math.min(16, Math.max(4, value.split("\n").length + 1))} value=${value} onInput=${on}></textarea></label>`;
+  return html`<label class="wide"><code>${name}</code><input value=${value} placeholder=${current === undefined ? words.changes.asItWas : shown} onInput=${on} /></label>`;
 }

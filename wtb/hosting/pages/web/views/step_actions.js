@@ -2,6 +2,7 @@
 import { Refused, useAction } from "../lib/action.js";
 import { get, may, post, Problem, segment } from "../lib/api.js";
 import { html, useState } from "../lib/html.js";
+import { parametersOf } from "../lib/parameters.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
@@ -30,26 +31,38 @@ async function stateAt(checkpoint, origin, signal) {
   return { ...Object.fromEntries([...same, ...changed]), ...state.only_a };
 }
 
+/** What may be chosen. description: of the workflow as workers publish it; null where none does. made: what the sweep made of registered variants, by node and name. @typedef {{variants: Record<string, string[]>, description: any, made: Record<string, Record<string, {of: string | null, params: Record<string, unknown>}>>}} Known */
+
 /**
- * Variants and parameters by node: those that workers publish of its workflow, else the variants that the sweep has.
- * @param {Origin} origin @param {AbortSignal} signal @returns {Promise<{variants: Record<string, string[]>, parameters: Record<string, string[]>, usual: Record<string, string>}>}
+ * Variants by node: those that workers publish of its workflow, else the variants that the sweep has.
+ * @param {Origin} origin @param {AbortSignal} signal @returns {Promise<Known>}
  */
 async function knownOf(origin, signal) {
   const { definition } = await get(`/sweeps/${segment(origin.sweep.id)}`, {}, signal);
+  const made = definition.variants ?? {};
   try {
     const { description } = await get(`/workflows/${segment(definition.workflow)}`, {}, signal);
-    const { nodes } = description.graph;
-    const several = nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
-    const parameters = (/** @type {any} */ node) => Object.keys(description.nodes[node.name]?.variants[node.default]?.function.parameters ?? {});
-    return {
-      variants: Object.fromEntries(several.map((/** @type {any} */ node) => [node.name, node.variants.map((/** @type {any} */ one) => one.name)])),
-      parameters: Object.fromEntries(nodes.map((/** @type {any} */ node) => [node.name, parameters(node)])),
-      usual: Object.fromEntries(nodes.map((/** @type {any} */ node) => [node.name, node.default])),
-    };
+    const several = description.graph.nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
+    return { variants: Object.fromEntries(several.map((/** @type {any} */ node) => [node.name, node.variants.map((/** @type {any} */ one) => one.name)])), description, made };
   } catch (error) {
-    if (error instanceof Problem) return { variants: definition.vary, parameters: {}, usual: {} };
+    if (error instanceof Problem) return { variants: definition.vary, description: null, made };
     throw error;
   }
+}
+
+/**
+ * The parameters of each node under a variant of it.
+ * @param {Known} known @param {Record<string, string>} chosen variants by node; of others it is the default
+ * @returns {Record<string, import("../lib/parameters.js").Parameter[]>}
+ */
+function parametersUnder({ description, made }, chosen) {
+  return Object.fromEntries((description?.graph.nodes ?? []).map((/** @type {any} */ node) => {
+    const variant = chosen[node.name] || node.default;
+    const own = made[node.name]?.[variant];
+    const isKnown = (/** @type {string | null | undefined} */ name) => node.variants.some((/** @type {any} */ one) => one.name === name);
+    const base = isKnown(own?.of) ? own.of : isKnown(variant) ? variant : node.default;
+    return [node.name, parametersOf(description, node.name, base, own?.params)];
+  }));
 }
 
 /** @param {{before: string, step: any, origin: Origin}} props */
@@ -62,21 +75,25 @@ function Fork({ before, step, origin }) {
   if (!found.data) return html`<${Waiting} resource=${found} />`;
   const [state, known] = found.data;
   const last = new Map(origin.path.map((one) => [one.node, one.step])); // what ran before only cannot be changed from here on
-  /** @param {Record<string, string[]>} of */
+  /** @template T @param {Record<string, T>} of @returns {Record<string, T>} */
   const following = (of) => Object.fromEntries(Object.entries(of).filter(([node]) => (last.get(node) ?? Infinity) >= step.step));
-  const usual = { ...known.usual, ...Object.fromEntries(origin.path.map((one) => [one.node, one.variant])) };
-  const chosen = variantsOf(variants, parameters, usual);
+  const ran = Object.fromEntries(origin.path.map((one) => [one.node, one.variant]));
+  const picked = Object.fromEntries(Object.entries(variants).filter(([, name]) => name));
+  const offered = parametersUnder(known, { ...ran, ...picked });
+  const { [step.node]: own, ...others } = following(offered);
+  const chosen = () => variantsOf(variants, parameters, offered);
+  const hasChanges = () => Object.keys(picked).length > 0 || Object.values(parameters).some((of_node) => Object.keys(of_node).length);
   const canAdd = origin.sweep.kind === "sweep" && may("submit");
   const path = `/executions/${segment(origin.id)}`;
-  const fork = () => perform(async () => navigate(`/executions/${segment((await post(`${path}/fork`, { at: before, variants: chosen, ...changesOf(typed, state) })).execution)}`));
-  const forAll = () => perform(async () => navigate(`/sweeps/${segment((await post(`${path}/row`, { at: before, variants: chosen })).sweep)}`));
+  const fork = () => perform(async () => navigate(`/executions/${segment((await post(`${path}/fork`, { at: before, variants: chosen(), ...changesOf(typed, state) })).execution)}`));
+  const forAll = () => perform(async () => navigate(`/sweeps/${segment((await post(`${path}/row`, { at: before, variants: chosen() })).sweep)}`));
   return html`<form class="fields" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); fork(); }}>
     <p class="quiet">${words.steering.forkLegend}</p>
+    <${ParameterFields} parameters=${own ? { [step.node]: own, ...others } : others} typed=${parameters} onChange=${setParameters} />
     <${VariantFields} vary=${following(known.variants)} chosen=${variants} onChange=${setVariants} />
-    <${ParameterFields} parameters=${following(known.parameters)} typed=${parameters} onChange=${setParameters} />
-    <${StateFields} state=${state} typed=${typed} onChange=${setTyped} />
+    <details><summary>${words.changes.state}</summary><div class="fields"><${StateFields} state=${state} typed=${typed} onChange=${setTyped} /></div></details>
     <${Refused} problem=${problem} />
     <div class="bar"><button class="main" disabled=${isBusy}>${words.steering.forkNow}</button>
-      ${canAdd ? html`<button type="button" disabled=${isBusy || !Object.keys(chosen).length} onClick=${forAll}>${words.steering.forkAll}</button>` : null}</div>
+      ${canAdd ? html`<button type="button" disabled=${isBusy || !hasChanges()} onClick=${forAll}>${words.steering.forkAll}</button>` : null}</div>
   </form>`;
 }
