@@ -19,6 +19,7 @@ from tests.support.bench import Bench
 from wtb.core.errors import ConflictError, InputError
 from wtb.operations.archive.sweep_copies import copy_sweep
 from wtb.operations.growth.extending import Extended, extend, plan_extension
+from wtb.operations.outputs.commenting import add_comment, list_comments
 from wtb.operations.results.baselines import set_baseline
 from wtb.store.read import queries
 from wtb.store.tables.schema import metadata, sweeps
@@ -89,6 +90,7 @@ def test_a_baseline_is_extended_as_a_copy_and_stays_byte_for_byte(abc: Make) -> 
 def test_a_copy_has_the_scores_costs_and_history_of_its_original(abc: Make) -> None:
     flow = abc()
     original, matrix = flow.bench.sweep_id, flow.matrix()
+    add_comment(flow.context, original, case="c1", text="Too loud.", row=1)
     kinds = Counter(event["kind"] for event in flow.bench.events)
     copied = copy_sweep(flow.context, original, new_name="twin")
     assert (copied["name"], copied["status"], copied["is_new"]) == ("twin", "completed", True)
@@ -100,6 +102,10 @@ def test_a_copy_has_the_scores_costs_and_history_of_its_original(abc: Make) -> N
         row.execution_id for sweep in (original, copied["id"]) for row in queries.cell_rows(flow.bench.database, sweep)
     }
     assert len(ids) == 2 * 8, "ids are new"
+    (comment,) = list_comments(flow.context, copied["id"])["comments"]
+    assert (comment["case"], comment["row"], comment["text"]) == ("c1", 1, "Too loud.")
+    add(flow, cases=[{"id": "more", "input": {"x": 99}}])
+    assert len(list_comments(flow.context, copied["id"])["comments"]) == 1, "extending keeps it"
 
 
 def test_ids_within_the_history_of_a_copy_are_those_of_the_copy(abc: Make) -> None:
