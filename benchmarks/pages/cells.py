@@ -10,7 +10,7 @@ from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.pages.site import MARKED, frames_of, site
 from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep
-from wtb.hosting.pages.bundle import WEB
+from wtb.display.report.html.bundle import WEB
 from wtb.store.database import Database
 
 LARGEST = 500_000  # bytes of all files
