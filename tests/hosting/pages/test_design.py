@@ -14,7 +14,7 @@ import pytest
 from tests.hosting.api.serving import TOKEN
 from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.project import Project
-from wtb.hosting.pages.bundle import WEB
+from wtb.display.report.html.bundle import WEB
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
