@@ -11,9 +11,10 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend, put, say, width
-from wtb.cli.output import in_color, present, put_cells, put_value
+from wtb.cli.output import in_color, present, put_cells, put_lines, put_value
 from wtb.cli.pages import open_page
 from wtb.core.errors import InputError, NotFound
+from wtb.display.cell_rows import cells_as_csv
 from wtb.display.text import sweeps
 from wtb.display.text.inspect import executions, outputs_by_case
 from wtb.display.text.inspect import history as history_text
@@ -78,7 +79,7 @@ def show(
     offset: Annotated[int | None, typer.Option("--offset", help="Outputs: skip so many cases.")] = None,
     open_it: options.Open = False,
     db: options.Db = None,
-    format: options.Show = options.Format.table,
+    format: options.ShowCells = options.ShownFormat.table,
     output: options.Output = None,
 ) -> None:
     """Show a sweep, its cells, an execution or a checkpoint in detail.
@@ -88,10 +89,13 @@ def show(
     See also: `wtb status` says how far it is; `wtb matrix` compares the combinations; `wtb history` shows checkpoints.
 
     Examples: wtb show nightly --cells --failed  |  wtb show nightly --outputs --worst accuracy  |
-    wtb show EXECUTION --calls  |  wtb show EXECUTION --key answer  |  wtb show CHECKPOINT
+    wtb show nightly --cells --format csv  |  wtb show EXECUTION --calls  |  wtb show EXECUTION --key answer  |
+    wtb show CHECKPOINT
     """
-    asked = _Asked(open_backend(db), ref, format, output)
+    is_csv = format is options.ShownFormat.csv
+    asked = _Asked(open_backend(db), ref, options.Format.table if is_csv else options.Format(format.value), output)
     backend = asked.backend
+    wanted = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]
     of_outputs: dict[str, Any] = {
         "rows": rows,
         "differ": differ,
@@ -101,13 +105,17 @@ def show(
         "offset": offset,
     }
     of_outputs = {name: value for name, value in of_outputs.items() if value is not None}
+    if is_csv and (not cells or outputs or of_outputs or calls or open_it):
+        raise InputError("csv is a format of cells; expected --cells --format csv, with --status, --case or --key")
     if outputs or of_outputs:
         if cells or calls or open_it or statuses:
             raise InputError("--outputs is a view of its own; give it without --cells, --status, --calls and --open")
         chosen: dict[str, Any] = {"keys": keys or (), "failed": failed, "cases": () if case is None else (case,)}
         chosen |= {} if limit is None else {"limit": limit}
         document = backend.call(side_by_side.outputs, ref, **of_outputs, **chosen)
-        present(document, outputs_by_case.outputs, format, output)
+        present(document, outputs_by_case.outputs, asked.format, output)
+    elif is_csv:
+        _write_cells(asked, statuses=wanted, case=case, limit=limit, keys=keys or ())
     elif keys:
         if len(keys) > 1:
             raise InputError(f"--key is given {len(keys)} times; expected one key, or --outputs")
@@ -116,7 +124,6 @@ def show(
         if open_it or calls:
             option = "--open is for a sweep or an execution" if open_it else "--calls is for one execution"
             raise InputError(f"{option}; give it without --cells and its filters")
-        wanted = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]
         _show_cells(asked, statuses=wanted, case=case, limit=limit)
     else:
         _show_target(asked, calls=calls, open_in=db, open_it=open_it)
@@ -153,6 +160,18 @@ def _show_cells(asked: _Asked, *, statuses: Sequence[str], case: str | None, lim
     put(sweeps.cells(shown[:max_rows], listed.nodes, listed.metrics, width(), in_color(output)), output)
     if len(shown) > max_rows:
         say(f"only the first {max_rows:,}; more with --limit, all with --format json")
+
+
+def _write_cells(
+    asked: _Asked, *, statuses: Sequence[str], case: str | None, limit: int | None, keys: Sequence[str]
+) -> None:
+    """Write cells of a sweep as CSV, for spreadsheets and pandas."""
+    summary: Any = asked.backend.call(operations.show, asked.ref)
+    if "definition" not in summary:
+        raise InputError(f"{asked.ref!r} is an execution; cells are listed of a sweep")
+    listed = asked.backend.call(operations.cells, asked.ref, statuses=statuses, case=case, limit=limit)
+    lines = cells_as_csv(listed.cells, summary["definition"]["vary"], listed.metrics, keys)
+    put_lines(lines, asked.output)
 
 
 def _show_checkpoint(

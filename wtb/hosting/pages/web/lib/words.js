@@ -304,6 +304,7 @@ export const words = {
     prints: (/** @type {string} */ node) => `${node} is running; the end of what it has printed`,
     state: "State",
     calls: "Calls",
+    modelCalls: "Model calls",
     sweep: "Sweep",
     took: "Took",
     spent: "Spent so far",

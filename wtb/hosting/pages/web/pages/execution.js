@@ -6,6 +6,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { asking, words } from "../lib/words.js";
+import { ModelCalls } from "../views/calls.js";
 import { CaseOfExecution } from "../views/case_of_execution.js";
 import { changesOf, StateFields } from "../views/changes.js";
 import { Files } from "../views/files.js";
@@ -49,6 +50,7 @@ export function ExecutionPage({ parts: [ref] }) {
     ${standing.error ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
     ${execution.error ? html`<div class="problem"><p>${execution.error}</p><pre tabindex="0">${execution.trace}</pre></div>` : null}
     <${CaseOfExecution} execution=${execution} version=${status} />
+    <${ModelCalls} path=${found.path} />
     <${Questions} asked=${standing.data.questions.length} path=${ref} reload=${reload} />
     <${Cells} cells=${cells} />
     <${OtherCells} execution=${execution} />
