@@ -155,7 +155,8 @@ def draft(state):
 
 @refund.node
 def send(state, ctx):
-    answer = ctx.ask(f"Send the refund of {state['amount']} EUR?", options=["send", "hold back"], context=state["letter"])
+    question = f"Send the refund of {state['amount']} EUR?"
+    answer = ctx.ask(question, options=["send", "hold back"], context=state["letter"])
     return {"sent": answer.choice == "send"}
 
 
@@ -199,6 +200,7 @@ evaluate:
   - contains: {field: answer}
 margin: {contains: 0.1}
 gates: [contains.mean >= 0.85]
+run: {concurrency: 4}
 """
 NIGHTLY = """\
 workflow: bench:wf
@@ -209,6 +211,7 @@ vary:
 evaluate:
   - contains: {field: answer}
 gates: [contains.mean >= 0.85]
+run: {concurrency: 2}
 """
 REGISTERED = '[workflows]\nhelpdesk = "bench:wf"\nrefund = "bench:refund"\n'
 ALERT = "#!/bin/sh\ncat >> alerts.jsonl\n"
@@ -272,12 +275,24 @@ class Models:
     Attributes:
         url: Its address, for clients.
         is_open: While it is not set, requests wait.
+        most: After so many requests more it is no longer open; None if it stays so.
     """
 
     url: str
     is_open: threading.Event = field(default_factory=threading.Event)
+    most: int | None = None
     seen: set[tuple[Any, ...]] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def wait(self) -> None:
+        """Wait until a request may be answered."""
+        with self.lock:
+            if self.most is not None:
+                self.most -= 1
+                if self.most < 0:
+                    self.most = None
+                    self.is_open.clear()
+        self.is_open.wait(PATIENCE_S)
 
     def is_first(self, *request: Any) -> bool:
         """Whether a request comes for the first time."""
@@ -296,7 +311,7 @@ def models() -> Iterator[Models]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             prompt, user = (message["content"] for message in body["messages"])
             model, temperature = body["model"], body["temperature"]
-            provider.is_open.wait(PATIENCE_S)
+            provider.wait()
             if model == "small" and len(prompt) + len(user) > ROOM:
                 text = f"This model's maximum context length is {ROOM} characters. Please shorten the messages."
                 error = {"message": text, "type": "invalid_request_error", "code": "context_length_exceeded"}
@@ -345,6 +360,7 @@ def files() -> dict[str, str]:
         "tickets.csv": tickets(),
         "more.csv": tickets(61, 12),
         "helpdesk.yaml": SWEEP,
+        "slow.yaml": f"sweep: slow\n{SWEEP}",
         "nightly.yaml": NIGHTLY,
         "wtb.toml": REGISTERED,
         "alert.sh": ALERT,
@@ -365,20 +381,11 @@ def play(folder: Path, wtb: Callable[..., object]) -> None:
 
     wtb: runs a command, by its arguments.
     """
+    every_night = ("--cron", "0 3 * * *", "--baseline", "last", "--notify", "./alert.sh")
     wtb("run", "helpdesk.yaml", "--quiet")
-    wtb(
-        "schedule",
-        "add",
-        "nightly",
-        "nightly.yaml",
-        "--cron",
-        "0 3 * * *",
-        "--baseline",
-        "last",
-        "--notify",
-        "./alert.sh",
-    )
+    wtb("schedule", "add", "nightly", "nightly.yaml", *every_night)
     wtb("schedule", "run-now", "nightly")
+    wtb("baseline", "set", "main", "nightly")
     (folder / "search.py").write_text(WORSE_SEARCH, "utf-8")
     wtb("schedule", "run-now", "nightly")
     (folder / "search.py").write_text(SEARCH, "utf-8")

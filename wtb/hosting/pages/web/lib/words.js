@@ -423,7 +423,7 @@ export const words = {
     title: "Compare two executions",
     versus: "and",
     same: "They took the same steps, with the same results.",
-    why: { input: "their inputs differ", path: "they went different ways", variant: "they ran different variants", result: "the same code came to different results", end: "only one goes on" },
+    why: { input: "their inputs differ", path: "they went different ways", variant: "they ran different variants", code: "the code of this step was changed", result: "the same code came to different results", end: "only one goes on" },
     parts: (/** @type {number} */ step, /** @type {string} */ why) => `They differ from step ${step} on: ${why}.`,
     shared: (/** @type {number} */ steps) => `${format(steps)} ${steps === 1 ? "step is" : "steps are"} shared.`,
     key: "key",

@@ -6,7 +6,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { fromServer, OutputPages } from "../lib/output_pages.js";
 import { outputWords as words } from "../lib/output_words.js";
 import { Waiting } from "../lib/resource.js";
-import { address, addressWith, look, navigate } from "../lib/router.js";
+import { address, addressWith, isEmbedded, look, navigate } from "../lib/router.js";
 import { OutputDetails } from "./output_details.js";
 import { OutputFilters } from "./output_filters.js";
 import { OutputsTable } from "./outputs_table.js";
@@ -67,6 +67,10 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     if (!isOpen && focus.current) view.current?.focus();
     focus.current = isOpen;
   }, [isOpen]);
+  useEffect(() => {
+    // The link that led here is gone, and the focus with it: the keys of the table work at once.
+    if (!isEmbedded && document.activeElement === document.body) view.current?.focus({ preventScroll: true });
+  }, [shown === null]);
 
   /** @param {number} row @param {number} column */
   const move = (row, column) => look({ at: row || column ? `${row}.${column}` : null });
