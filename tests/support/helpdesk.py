@@ -37,7 +37,7 @@ TEMPERATURES = (0, 0.7)
 LONG = ("T19", "T43")  # tickets that the small model has no room for
 CUT = "T50"  # a ticket whose answer by the large model is cut off, the first time that it is asked
 ROOM = 700  # characters of messages that the small model takes
-PATIENCE_S = 120.0
+PORT = 8779  # of the models, where no other is named
 
 ARTICLES = {
     "Refunds": "You get your money back within 14 days of a return",
@@ -114,7 +114,7 @@ class State(TypedDict, total=False):
 
 
 def client():
-    made = OpenAI(base_url=os.environ["MODELS_URL"], api_key="none", max_retries=0)
+    made = OpenAI(base_url=os.environ.get("MODELS_URL", "http://127.0.0.1:8779/v1"), api_key="none", max_retries=0)
     return record_calls(made, prices=PRICES)
 
 
@@ -292,7 +292,7 @@ class Models:
                 if self.most < 0:
                     self.most = None
                     self.is_open.clear()
-        self.is_open.wait(PATIENCE_S)
+        self.is_open.wait()
 
     def is_first(self, *request: Any) -> bool:
         """Whether a request comes for the first time."""
@@ -303,8 +303,8 @@ class Models:
 
 
 @contextmanager
-def models() -> Iterator[Models]:
-    """Run the provider of the models inside the block."""
+def models(port: int = 0) -> Iterator[Models]:
+    """Run the provider of the models inside the block, at a free port or this one."""
 
     class Handler(ModelHandler):
         def do_POST(self) -> None:
@@ -324,7 +324,7 @@ def models() -> Iterator[Models]:
             with suppress(ConnectionError):  # a client that was killed
                 super().handle()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     provider = Models(f"http://127.0.0.1:{server.server_port}/v1")
     provider.is_open.set()
@@ -393,21 +393,27 @@ def play(folder: Path, wtb: Callable[..., object]) -> None:
 
 
 def main() -> None:
-    """Run the story in a folder, and serve its pages until it is interrupted."""
+    """Play the story in a folder, leave a sweep running, and serve the pages until this is interrupted.
+
+    The first argument is the folder, others are for `wtb serve`.
+    """
     folder = Path(sys.argv[1]).resolve()
     command = [sys.executable, "-m", "wtb"]
     write(folder)
-    with models() as provider:
-        environment = {**os.environ, "MODELS_URL": provider.url}
+    (folder / "search_of_the_branch.py").write_text(WORSE_SEARCH, "utf-8")
+    with models(PORT), models() as held:
+        held.most = 12 * len(PROMPTS) * len(TEMPERATURES) * 3
 
         def wtb(*args: str) -> None:
-            done = subprocess.run([*command, *args], cwd=folder, env=environment, check=False)
+            done = subprocess.run([*command, *args], cwd=folder, check=False)
             assert done.returncode in (0, 1), f"wtb {args[0]}: exit code {done.returncode}"
 
         play(folder, wtb)
-        (folder / ".env").write_text(f"MODELS_URL={provider.url}\n", "utf-8")
-        with suppress(KeyboardInterrupt):
-            subprocess.run([*command, "serve", *sys.argv[2:]], cwd=folder, env=environment, check=False)
+        environment = {**os.environ, "MODELS_URL": held.url}
+        with subprocess.Popen([*command, "run", "slow.yaml", "--quiet"], cwd=folder, env=environment) as slow:
+            with suppress(KeyboardInterrupt):
+                subprocess.run([*command, "serve", "--run", *sys.argv[2:]], cwd=folder, check=False)
+            slow.kill()
 
 
 if __name__ == "__main__":
