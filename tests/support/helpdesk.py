@@ -200,7 +200,7 @@ evaluate:
   - contains: {field: answer}
 margin: {contains: 0.1}
 gates: [contains.mean >= 0.85]
-run: {concurrency: 4}
+run: {concurrency: 4, pool: thread}
 """
 NIGHTLY = """\
 workflow: bench:wf
@@ -211,7 +211,7 @@ vary:
 evaluate:
   - contains: {field: answer}
 gates: [contains.mean >= 0.85]
-run: {concurrency: 2}
+run: {concurrency: 2, pool: thread}
 """
 REGISTERED = '[workflows]\nhelpdesk = "bench:wf"\nrefund = "bench:refund"\n'
 ALERT = "#!/bin/sh\ncat >> alerts.jsonl\n"
@@ -377,19 +377,29 @@ def write(folder: Path) -> None:
 
 
 def play(folder: Path, wtb: Callable[..., object]) -> None:
-    """Run what happens before anybody looks: the sweep, and two nights, of which the second is worse.
+    """Run what happens before anybody looks: the sweep, a refund that waits for a person, and two nights.
 
     wtb: runs a command, by its arguments.
     """
-    every_night = ("--cron", "0 3 * * *", "--baseline", "last", "--notify", "./alert.sh")
+    play_day(wtb)
+    play_nights(folder, wtb)
+
+
+def play_day(wtb: Callable[..., object]) -> None:
+    """Run the sweep, and start a refund that waits for a person."""
     wtb("run", "helpdesk.yaml", "--quiet")
+    wtb("start", "refund", "--set", "order=8812", "--set", "amount=40", "--quiet")
+
+
+def play_nights(folder: Path, wtb: Callable[..., object]) -> None:
+    """Run two nights, of which the first is the baseline `main`, and the second is worse."""
+    every_night = ("--cron", "0 3 * * *", "--baseline", "last", "--notify", "./alert.sh")
     wtb("schedule", "add", "nightly", "nightly.yaml", *every_night)
     wtb("schedule", "run-now", "nightly")
     wtb("baseline", "set", "main", "nightly")
     (folder / "search.py").write_text(WORSE_SEARCH, "utf-8")
     wtb("schedule", "run-now", "nightly")
     (folder / "search.py").write_text(SEARCH, "utf-8")
-    wtb("start", "refund", "--set", "order=8812", "--set", "amount=40", "--quiet")
 
 
 def main() -> None:
