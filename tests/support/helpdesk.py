@@ -16,6 +16,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -405,8 +406,9 @@ def play_nights(folder: Path, wtb: Callable[..., object]) -> None:
 def main() -> None:
     """Play the story in a folder, leave a sweep running, and serve the pages until this is interrupted.
 
-    The first argument is the folder, others are for `wtb serve`.
+    The first argument is the folder, others are for `wtb serve`. SIGTERM ends all of it.
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     folder = Path(sys.argv[1]).resolve()
     command = [sys.executable, "-m", "wtb"]
     write(folder)
@@ -421,9 +423,12 @@ def main() -> None:
         play(folder, wtb)
         environment = {**os.environ, "MODELS_URL": held.url}
         with subprocess.Popen([*command, "run", "slow.yaml", "--quiet"], cwd=folder, env=environment) as slow:
-            with suppress(KeyboardInterrupt):
+            try:
                 subprocess.run([*command, "serve", "--run", *sys.argv[2:]], cwd=folder, check=False)
-            slow.kill()
+            except KeyboardInterrupt:
+                pass
+            finally:
+                slow.kill()
 
 
 if __name__ == "__main__":

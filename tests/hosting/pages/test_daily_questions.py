@@ -231,6 +231,7 @@ def test_4_the_worst_case_with_prompt_reply_tokens_and_cost(desk: Desk) -> None:
     assert f"{sent} → {len(reply) // 4} tokens" in shown
     assert f"${cost(ticket, 'cited', 'medium', articles, reply):.5f}" in shown
     assert ticket["Expected Answer"] in words(page.get_by_role("region", name="Case"))
+    desk.site.check_readable(page)
 
 
 def test_5_what_differs_between_two_combinations(desk: Desk) -> None:
