@@ -69,7 +69,7 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
   }, [isOpen]);
   useEffect(() => {
     // The link that led here is gone, and the focus with it: the keys of the table work at once.
-    if (!isEmbedded && document.activeElement === document.body) view.current?.focus({ preventScroll: true });
+    if (!isEmbedded && navigator.userActivation?.hasBeenActive && document.activeElement === document.body) view.current?.focus({ preventScroll: true });
   }, [shown === null]);
 
   /** @param {number} row @param {number} column */
