@@ -55,7 +55,7 @@ NAVIGATION = {
         "docs/agents",
         "docs/telemetry",
     ],
-    "Read results": ["docs/results", "docs/statistics", "docs/judges", "docs/report", "docs/pages"],
+    "Read results": ["docs/results", "docs/statistics", "docs/judges", "docs/report", "docs/pages", "docs/other-tools"],
     "Keep quality": ["docs/regressions", "docs/ci", "docs/schedules"],
     "Steer executions": ["docs/control", "docs/rollback", "docs/archive", "docs/data"],
     "See examples": [

@@ -8,8 +8,9 @@ A comment before a fenced block says what the block is:
     <!-- exit: 1 -->             the exit code of the block's last command, where it is not 0
     <!-- own namespace -->       a python block that shares no names with the others of its page
     <!-- not run -->             shown only
-    <!-- in the browser: PNG --> before a numbered list: what one does at the pages that `wtb up` printed, with the
-                                 token that `wtb token create` did; see tests/support/following.py. PNG: its picture
+    <!-- in the browser: PNG --> before a numbered list: what one does at the pages that `wtb serve --open` opened, or
+                                 that `wtb up` printed, with the token that `wtb token create` did; a later list goes on
+                                 where the one before it ended; see tests/support/following.py. PNG: its picture
     <!-- files of: PAGE -->      anywhere on a page: it also has the files of another one
 
 Output is compared but for ids, times, durations and spaces; a line `...` stands for any lines. After a change that
@@ -43,7 +44,7 @@ import typer
 from tests.support import forkserver
 from tests.support.databases import quick_disk
 from tests.support.following import follow
-from tests.support.project import run_inside
+from tests.support.project import Project, run_inside
 from wtb.config.yaml_reader import parse
 from wtb.core.errors import InputError
 from wtb.planning.sweep_spec import SweepSpec, parse_part
@@ -64,6 +65,8 @@ ALONE = re.compile(r"wtb (?!up\b|down\b)[^|&;<>$`(]*")  # nothing for a shell to
 PATIENCE_S = 120.0
 HOME = "/home/ana/demo"  # what the page's folder is called in output
 PROGRAMS = ".programs"  # a folder in it
+OPENED = ".opened"  # a file in it: the page that a command opened in the browser
+STAYS = re.compile(r"wtb serve --open\b.*")
 
 _FENCE = re.compile(r"(```+|~~~+)\s*(\w*)\s*(.*)")
 _COMMENT = re.compile(r"<!--\s*(.+?)\s*-->")
@@ -153,6 +156,7 @@ class Page:
         self.changes: list[tuple[int, int, list[str]]] = []
         self.printed = ""
         self.said = ""  # by all commands
+        self.looked: tuple[str, Any] | None = None  # where steps in a browser led, and what it kept
         self.module = types.ModuleType("__main__")  # a page's Python is a script, or a notebook
         sys.modules["__main__"] = self.module
 
@@ -223,16 +227,41 @@ class Page:
                 self.compare(block, block.start + output, block.start + end, said)
 
     def browse(self, block: Block) -> None:
-        (address,) = re.findall(r"pages: (http://\S+?);", self.said)[-1:]
-        (token,) = re.findall(r"\bwtb_\S{20,}", self.said)[-1:]
-        picture = self.path.parent / block.notes["in the browser"]
-        follow(block.text, address, {"wtb_...": token}, picture if UPDATE else None)
+        name = block.notes["in the browser"]
+        picture = self.path.parent / name if UPDATE and name else None
+        secrets: dict[str, str] = {}
+        if self.looked:
+            address, seen = self.looked
+        elif (opened := self.folder / OPENED).exists():
+            address, seen = opened.read_text("utf-8").strip(), None
+        else:
+            (address,) = re.findall(r"pages: (http://\S+?);", self.said)[-1:]
+            (secrets["wtb_..."],) = re.findall(r"\bwtb_\S{20,}", self.said)[-1:]
+            seen = None
+        self.looked = follow(block.text, address, secrets, picture, seen)
+
+    def serve(self, command: str) -> None:
+        """Start a server that opens a page, and go on when it has: people have it in another terminal."""
+        browser = self.folder / PROGRAMS / "browser"
+        browser.write_text(f'#!/bin/sh\necho "$1" > {self.folder / OPENED}\n', "utf-8")
+        browser.chmod(0o755)
+        subprocess.Popen(  # `end_processes` ends it
+            shlex.split(command),
+            cwd=self.cwd,
+            env={**self.environment(), "BROWSER": str(browser)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        Project.until(lambda: (self.folder / OPENED).exists(), f"{command} opens a page")
 
     def command(self, command: str, code: int, block: Block, *, merge: bool) -> str | None:
         if command.startswith("make"):
             check_targets(command, self.where(block))
             return None
         if command.startswith(ELSEWHERE):
+            return None
+        if STAYS.fullmatch(command):
+            self.serve(command)
             return None
         first, _, rest = command.partition(" && ")
         if rest:

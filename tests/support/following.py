@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.browser import PATIENCE_MS, started
 
@@ -20,15 +20,16 @@ _ACTED_ON = re.compile(r"\*\*(.+?)\*\*(?:: `([^`]+)`)?")
 FIGURES_MS = 8_000  # until those of the last outcome are there
 
 
-def follow(steps: str, address: str, secrets: dict[str, str], picture: Path | None = None) -> None:
-    """Do what steps say, from the page at an address on.
+def follow(steps: str, address: str, secrets: dict[str, str], picture: Path | None = None, seen: Any = None) -> Any:
+    """Do what steps say, from the page at an address on. Returns where that led: an address, and what a browser keeps.
 
-    secrets: what stands for what is only known when it is run. picture: where one of the last page is kept.
+    secrets: what stands for what is only known when it is run. picture: where one of the last page is kept. seen: what
+    a browser kept that was there before.
     """
     from playwright.sync_api import TimeoutError
 
     with started() as browser:
-        page = browser.new_page(viewport={"width": 1280, "height": 700})
+        page = browser.new_page(viewport={"width": 1280, "height": 700}, storage_state=seen)
         page.set_default_timeout(PATIENCE_MS)
         page.goto(address)
         for name, value in _ACTED_ON.findall(steps):
@@ -42,6 +43,7 @@ def follow(steps: str, address: str, secrets: dict[str, str], picture: Path | No
         if picture is not None:
             page.wait_for_timeout(FIGURES_MS)
             page.screenshot(path=picture)
+        return page.url, page.context.storage_state()
 
 
 def _put(control: Locator, value: str) -> None:

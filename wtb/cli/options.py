@@ -50,6 +50,14 @@ class Format(StrEnum):
     json = "json"
 
 
+class ShownFormat(StrEnum):
+    """Formats of what `wtb show` shows."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
 class MatrixFormat(StrEnum):
     """Formats of a matrix."""
 
@@ -62,6 +70,9 @@ class MatrixFormat(StrEnum):
 
 
 ShowMatrix = Annotated[MatrixFormat, typer.Option("--format", "-f", help="How to show the matrix.")]
+ShowCells = Annotated[
+    ShownFormat, typer.Option("--format", "-f", help="How to show it; csv: of --cells and --outputs.")
+]
 Show = Annotated[Format, typer.Option("--format", "-f", help="How to show it.")]
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="Only the first N cases.")]

@@ -57,12 +57,17 @@ def in_color(output: Path | None) -> bool:
 
 def put_cells(cells: Iterable[CellDocument], output: Path | None) -> None:
     """The document of cells, written piece by piece: it may be larger than memory."""
+    put_lines(cells_as_json(cells), output)
+
+
+def put_lines(lines: Iterable[str], output: Path | None) -> None:
+    """Write text piece by piece: it may be larger than memory."""
     if output is None:
-        write_result(cells_as_json(cells))
+        write_result(lines)
         return
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w", encoding="utf-8") as file:
-        file.writelines(cells_as_json(cells))
+        file.writelines(lines)
     print(f"written to {output}", file=sys.stderr)
 
 

@@ -42,6 +42,16 @@ def _one_line(cell: CellDocument) -> str:
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
+def value_as_json(value: Any) -> str:
+    """Return a value of a state on one line; what JSON does not know is shown as plain data."""
+    import orjson
+
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    except orjson.JSONEncodeError:
+        return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), default=str)
+
+
 def _plain(value: Any) -> Any:
     from wtb.core.serialization.codec import encode
     from wtb.core.serialization.plain_json import readable

@@ -1,5 +1,7 @@
 """The commands that look: list, status, show, history, log, diff, against a sweep with failures, loops and calls."""
 
+import csv
+import io
 import json
 import os
 import re
@@ -291,6 +293,31 @@ def test_cells_are_shown_with_states_scores_and_errors(wtb: Console) -> None:
     bad = [cell for cell in cells if cell["status"] == "failed"]
     assert len(bad) == 4
     assert all("ValueError: no answer" in cell["error"] for cell in bad)
+
+
+def test_cells_are_written_as_csv(wtb: Console, tmp_path: Path) -> None:
+    code, out, _ = wtb("show", "nightly", "--cells", "--format", "csv", "--key", "seen", "--key", "answer")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(out, newline="")))
+    cells = wtb.json("show", "nightly", "--cells")["cells"]
+    assert [row["case"] for row in rows] == [cell["case"] for cell in cells]
+    assert [(row["retrieve"], row["answer"]) for row in rows] == [tuple(cell["combination"].values()) for cell in cells]
+    good = next(row for row in rows if row["status"] == "succeeded")
+    assert (good["length"], good["state.answer"]) == ("12.0", "to what is 0")
+    assert sorted(json.loads(good["seen"])) == ["a", "b"], "a set"
+    bad = next(row for row in rows if row["status"] == "failed")
+    assert (bad["length"], bad["state.answer"]) == ("", "")
+    assert "no answer\nto be had" in bad["error"]
+    wtb("show", "nightly", "--cells", "--failed", "--format", "csv", "--output", str(tmp_path / "failed.csv"))
+    with (tmp_path / "failed.csv").open(newline="") as file:
+        assert [row["status"] for row in csv.DictReader(file)] == ["failed"] * 4
+
+
+@pytest.mark.parametrize("options", [[], ["--outputs"], ["--cells", "--calls"]])
+def test_csv_is_of_cells_alone(wtb: Console, options: list[str]) -> None:
+    code, out, err = wtb("show", "nightly", *options, "--format", "csv")
+    assert (code, out) == (2, "")
+    assert "expected --cells --format csv" in err
 
 
 @pytest.mark.parametrize(

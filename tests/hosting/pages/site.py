@@ -106,10 +106,10 @@ class Site:
 
 
 @contextmanager
-def served(project: Project, browser: Browser) -> Iterator[Site]:
-    """Yield a site of a project, whose server is started for it."""
+def served(project: Project, browser: Browser, *options: str) -> Iterator[Site]:
+    """Yield a site of a project, whose server is started for it. options: of `wtb serve`."""
     server = Server(project)
-    server.start()
+    server.start(options=options)
     assert server.running is not None
     with server.running:
         yield Site(server, browser)

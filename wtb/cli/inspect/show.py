@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +11,10 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import open_backend, put, say, width
-from wtb.cli.output import in_color, present, put_cells, put_value
+from wtb.cli.output import in_color, present, put_cells, put_lines, put_value
 from wtb.cli.pages import open_page
 from wtb.core.errors import InputError, NotFound
+from wtb.display.cell_rows import cells_as_csv
 from wtb.display.text import sweeps
 from wtb.display.text.inspect import executions, outputs_by_case, outputs_csv
 from wtb.display.text.inspect import history as history_text
@@ -24,14 +24,6 @@ from wtb.operations.outputs import side_by_side
 
 if TYPE_CHECKING:
     from wtb.operations.context import Backend
-
-
-class ShowFormat(StrEnum):
-    """Formats of what is shown."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
 
 
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
@@ -88,9 +80,7 @@ def show(
     offset: Annotated[int | None, typer.Option("--offset", help="Outputs: skip so many cases.")] = None,
     open_it: options.Open = False,
     db: options.Db = None,
-    format: Annotated[
-        ShowFormat, typer.Option("--format", "-f", help="How to show it; csv is for outputs.")
-    ] = ShowFormat.table,
+    format: options.ShowCells = options.ShownFormat.table,
     output: options.Output = None,
 ) -> None:
     """Show a sweep, its cells, an execution or a checkpoint in detail.
@@ -100,10 +90,13 @@ def show(
     See also: `wtb status` says how far it is; `wtb matrix` compares the combinations; `wtb history` shows checkpoints.
 
     Examples: wtb show nightly --cells --failed  |  wtb show nightly --outputs --worst accuracy  |
-    wtb show nightly --outputs --limit 1000 --format csv -o outputs.csv  |
+    wtb show nightly --outputs --limit 1000 --format csv -o outputs.csv  |  wtb show nightly --cells --format csv  |
     wtb show EXECUTION --calls  |  wtb show EXECUTION --key answer  |  wtb show CHECKPOINT
     """
-    backend = open_backend(db)
+    is_csv = format is options.ShownFormat.csv
+    asked = _Asked(open_backend(db), ref, options.Format.table if is_csv else options.Format(format.value), output)
+    backend = asked.backend
+    wanted = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]
     of_outputs: dict[str, Any] = {
         "rows": rows,
         "differ": differ,
@@ -113,21 +106,23 @@ def show(
         "offset": offset,
     }
     of_outputs = {name: value for name, value in of_outputs.items() if value is not None}
+    if is_csv and (calls or open_it or not (cells or outputs or of_outputs)):
+        raise InputError(
+            "csv is a format of cells and outputs; expected --cells --format csv, or --outputs --format csv"
+        )
     if outputs or of_outputs:
         if cells or calls or open_it or statuses:
             raise InputError("--outputs is a view of its own; give it without --cells, --status, --calls and --open")
         chosen: dict[str, Any] = {"keys": keys or (), "failed": failed, "cases": () if case is None else (case,)}
         chosen |= {} if limit is None else {"limit": limit}
         document = backend.call(side_by_side.outputs, ref, **of_outputs, **chosen)
-        if format is ShowFormat.csv:
+        if is_csv:
             put(outputs_csv.outputs_csv(document), output)
         else:
-            present(document, outputs_by_case.outputs, options.Format(format.value), output)
-        return
-    if format is ShowFormat.csv:
-        raise InputError("--format csv is for outputs; give it with --outputs, or use table or json")
-    asked = _Asked(backend, ref, options.Format(format.value), output)
-    if keys:
+            present(document, outputs_by_case.outputs, asked.format, output)
+    elif is_csv:
+        _write_cells(asked, statuses=wanted, case=case, limit=limit, keys=keys or ())
+    elif keys:
         if len(keys) > 1:
             raise InputError(f"--key is given {len(keys)} times; expected one key, or --outputs")
         put_value(backend.call(side_by_side.read_value, ref, key=keys[0], case=case), output)
@@ -135,7 +130,6 @@ def show(
         if open_it or calls:
             option = "--open is for a sweep or an execution" if open_it else "--calls is for one execution"
             raise InputError(f"{option}; give it without --cells and its filters")
-        wanted = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]
         _show_cells(asked, statuses=wanted, case=case, limit=limit)
     else:
         _show_target(asked, calls=calls, open_in=db, open_it=open_it)
@@ -172,6 +166,18 @@ def _show_cells(asked: _Asked, *, statuses: Sequence[str], case: str | None, lim
     put(sweeps.cells(shown[:max_rows], listed.nodes, listed.metrics, width(), in_color(output)), output)
     if len(shown) > max_rows:
         say(f"only the first {max_rows:,}; more with --limit, all with --format json")
+
+
+def _write_cells(
+    asked: _Asked, *, statuses: Sequence[str], case: str | None, limit: int | None, keys: Sequence[str]
+) -> None:
+    """Write cells of a sweep as CSV, for spreadsheets and pandas."""
+    summary: Any = asked.backend.call(operations.show, asked.ref)
+    if "definition" not in summary:
+        raise InputError(f"{asked.ref!r} is an execution; cells are listed of a sweep")
+    listed = asked.backend.call(operations.cells, asked.ref, statuses=statuses, case=case, limit=limit)
+    lines = cells_as_csv(listed.cells, summary["definition"]["vary"], listed.metrics, keys)
+    put_lines(lines, asked.output)
 
 
 def _show_checkpoint(

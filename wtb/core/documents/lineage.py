@@ -148,7 +148,7 @@ class ExecutionSide(ExecutionHeading):
 
 
 class DivergenceDocument(TypedDict):
-    """The first step that differs, and in what: input, path, variant, result, or end where only one goes on."""
+    """The first step that differs, and in what: input, path, variant, code, result, or end where only one goes on."""
 
     step: int
     why: str

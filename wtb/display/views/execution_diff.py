@@ -12,6 +12,7 @@ from wtb.display.views.executions import Trace, state, totals_of
 from wtb.store.database import Database
 from wtb.store.files.manifest import compare
 from wtb.store.files.store import FileStore
+from wtb.store.read import queries
 
 if TYPE_CHECKING:
     from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading
@@ -49,7 +50,7 @@ def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | Non
         "b": _side(b),
         "shared_steps": max(0, shared - 1),
         "common_checkpoint": a.line[shared - 1].id if shared else None,
-        "divergence": _divergence(a, b, shared),
+        "divergence": _divergence(database, a, b, shared),
         "state": {
             "same": same,
             "changed": {
@@ -89,23 +90,30 @@ class _Step:
     runs: Sequence[tuple[str, str]]
     labels: list[str]
     state: Mapping[str, str]
+    node_runs: Sequence[str]
 
 
 def _steps(trace: Trace, start: int) -> list[_Step]:
     """The steps after the shared ones; last the one at which an execution failed or stands."""
     made = [
-        _Step(one.step, [(w.node, w.variant) for w in one.writers], _writers([one]), shown(one.state))
+        _Step(
+            one.step,
+            [(w.node, w.variant) for w in one.writers],
+            _writers([one]),
+            shown(one.state),
+            [w.node_run for w in one.writers],
+        )
         for one in trace.line[start:]
     ]
     if trace.unfinished and trace.head:
         runs = [(run.node, run.variant) for run in trace.unfinished]
         labels = [f"{run.node}={run.variant} ({run.status})" for run in trace.unfinished]
-        made.append(_Step(trace.head.step + 1, runs, labels, {}))
+        made.append(_Step(trace.head.step + 1, runs, labels, {}, [run.id for run in trace.unfinished]))
     return made
 
 
-def _divergence(a: Trace, b: Trace, shared: int) -> DivergenceDocument | None:
-    """The first step that differs, and in what: input, path, variant, result, or end where only one goes on."""
+def _divergence(database: Database, a: Trace, b: Trace, shared: int) -> DivergenceDocument | None:
+    """The first step that differs, and in what: input, path, variant, code, result, or end where only one goes on."""
     for one, other in zip_longest(_steps(a, shared), _steps(b, shared)):
         if one is None or other is None:
             why = "end"
@@ -114,9 +122,19 @@ def _divergence(a: Trace, b: Trace, shared: int) -> DivergenceDocument | None:
         elif one.runs != other.runs:
             why = "variant"
         elif one.state != other.state or one.labels != other.labels:
-            why = "result" if one.runs else "input"
+            why = _cause(database, one, other) if one.runs else "input"
         else:
             continue
         step = (one or other).number
         return {"step": step, "why": why, "a": one.labels if one else [], "b": other.labels if other else []}
     return None
+
+
+def _cause(database: Database, one: _Step, other: _Step) -> str:
+    """Why the same variants came to something else: their code was changed, or the result differs."""
+    codes = [
+        {run.node: run.fingerprint for run in queries.node_runs_by_id(database, step.node_runs)}
+        for step in (one, other)
+    ]
+    known = codes[0].keys() & codes[1].keys()  # `wtb gc` removes node runs of superseded lines
+    return "code" if any(codes[0][node] != codes[1][node] for node in known) else "result"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from wtb.analysis.comparison.compare import LOOKED_INTO
 from wtb.analysis.judges.check import JudgeCheck, LabelQueue
@@ -20,10 +20,10 @@ from wtb.core.documents.results.outputs import CommentDocument, OutputsDocument
 from wtb.core.documents.storage.copies import CopiedSweepDocument
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import InputError
-from wtb.core.factors.factors import labels_of
 from wtb.core.scoring.judgement import CALLS_AT_ONCE, CASES_DRAWN
 from wtb.core.scoring.scales import OnFailure
 from wtb.core.tree.stored_spec import Limits
+from wtb.display.cell_rows import cell_row
 from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
 from wtb.display.report.report_files import RENDERERS, form_of, page_with_outputs
@@ -402,8 +402,7 @@ class SweepHandle(TargetHandle):
         except ImportError as error:
             raise InputError(f"pandas is not installed: {pip_install('pandas')}") from error
         found = cells(self._context, self.id)
-        spent = [name for name, metric in SPENT.items() if metric not in found.metrics]
-        return pandas.DataFrame([_flat(cell, found.metrics, spent, state) for cell in found.cells])
+        return pandas.DataFrame([cell_row(cell, found.metrics, state) for cell in found.cells])
 
     @overload
     def report(self, path: None = None, *, full: bool = False) -> EvidenceDocument: ...
@@ -622,29 +621,3 @@ class SweepHandle(TargetHandle):
 
     def __repr__(self) -> str:
         return f"<sweep {self.id}: {self.status}>"
-
-
-# What a cell took, and the metric that says the same.
-Spent = Literal["latency_s", "cost_usd", "tokens_in", "tokens_out"]
-SPENT: Final[Mapping[Spent, str | None]] = {
-    "latency_s": "latency",
-    "cost_usd": "cost",
-    "tokens_in": None,
-    "tokens_out": None,
-}
-_CELL: Final = ("case", "repeat", "tags", "expected", "status", "error", "execution")
-
-
-def _flat(cell: CellDocument, metrics: Sequence[str], spent: Sequence[Spent], state: Sequence[str]) -> dict[str, Any]:
-    """A cell as a row of a data frame; the columns are the same for all cells."""
-    combination = cell["combination"]
-    row: dict[str, Any] = {**combination, **{k: v for k, v in labels_of(combination).items() if k not in combination}}
-    parts = (
-        ("cell", {key: cell[key] for key in _CELL}),
-        ("metric", {metric: cell["scores"].get(metric) for metric in metrics}),
-        ("spent", {key: cell[key] for key in spent}),
-        ("state", {key: cell["state"].get(key) for key in state}),
-    )
-    for kind, columns in parts:
-        row |= {f"{kind}.{name}" if name in row else name: value for name, value in columns.items()}
-    return row

@@ -33,6 +33,7 @@ _DIFFERS = {
     "input": "their inputs differ",
     "path": "they went different ways",
     "variant": "another variant",
+    "code": "the same variant with changed code",
     "result": "the same variant with another result",
     "end": "only one of them continues",
 }

@@ -7,6 +7,7 @@ import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look } from "../lib/router.js";
 import { asking, words } from "../lib/words.js";
 import { useTitle } from "../lib/title.js";
+import { ModelCalls } from "../views/calls.js";
 import { CaseOfExecution } from "../views/case_of_execution.js";
 import { changesOf, StateFields } from "../views/changes.js";
 import { Files } from "../views/files.js";
@@ -52,6 +53,7 @@ export function ExecutionPage({ parts: [ref] }) {
     ${standing.error ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
     ${execution.error ? html`<div class="problem"><p>${execution.error}</p><pre tabindex="0">${execution.trace}</pre></div>` : null}
     <${CaseOfExecution} execution=${execution} version=${status} />
+    <${ModelCalls} path=${found.path} />
     <${Questions} asked=${standing.data.questions.length} path=${ref} reload=${reload} />
     <${Cells} cells=${cells} />
     <${OtherCells} execution=${execution} />

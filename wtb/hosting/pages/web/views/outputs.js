@@ -67,6 +67,10 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     if (!isOpen && focus.current) view.current?.focus();
     focus.current = isOpen;
   }, [isOpen]);
+  useEffect(() => {
+    // The link that led here is gone, and the focus with it: the keys of the table work at once.
+    if (!isEmbedded && navigator.userActivation?.hasBeenActive && document.activeElement === document.body) view.current?.focus({ preventScroll: true });
+  }, [shown === null]);
 
   /** @param {number} row @param {number} column */
   const move = (row, column) => look({ at: row || column ? `${row}.${column}` : null });

@@ -1,9 +1,10 @@
 /** One step of an execution: its attempts on the axis of time, what it said, called, wrote and changed. */
 import { get, may, segment } from "../lib/api.js";
-import { asText, count, date, duration, largestOf, usd } from "../lib/format.js";
+import { date, duration, largestOf, usd } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { words } from "../lib/words.js";
+import { Calls } from "./calls.js";
 import { Difference } from "./state_difference.js";
 import { Naming } from "./naming.js";
 import { Status } from "./status.js";
@@ -125,20 +126,6 @@ function Decided({ decision: { to, why, tried = [] } }) {
   const left = tried.filter((/** @type {any} */ one) => !one.taken);
   return html`<h3>${words.execution.wentTo(nameOf(to))}</h3><p>${why}</p>
     ${left.length ? html`<p class="untaken">${words.execution.untaken}</p><ul class="untaken">${left.map((/** @type {any} */ one) => html`<li>${nameOf(one.to)}${one.when ? html`: <code>${one.when}</code>` : null}</li>`)}</ul>` : null}`;
-}
-
-/** Calls of models and tools. @param {{step: any}} props */
-function Calls({ step: { calls, invocations } }) {
-  if (!calls.length && !invocations.length) return null;
-  return html`<h3>${words.execution.calls}</h3>
-    ${calls.map(
-      (/** @type {any} */ call) => html`<details><summary>${call.model ?? call.tool} · ${duration(call.duration_s)} · ${words.execution.tokens(count(call.tokens_in), count(call.tokens_out))} · ${usd(call.usd)}</summary>
-        <h4>${words.execution.prompt}</h4><pre tabindex="0">${asText(call.prompt)}</pre><h4>${words.execution.response}</h4><pre tabindex="0">${asText(call.response)}</pre></details>`,
-    )}
-    ${invocations.map(
-      (/** @type {any} */ one) => html`<details><summary>${one.tool} · ${words.status[/** @type {"running"} */ (one.status)] ?? one.status} · ${duration(one.duration_s)}${one.undone_at ? ` · ${words.execution.undone(date(one.undone_at))}` : ""}</summary>
-        <h4>${words.execution.arguments}</h4><pre tabindex="0">${asText(one.arguments)}</pre><h4>${words.execution.result}</h4><pre tabindex="0">${asText(one.error ?? one.result)}</pre></details>`,
-    )}`;
 }
 
 /** Each try with how long the wait before it was. @param {{tried: any[]}} props */
