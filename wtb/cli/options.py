@@ -71,7 +71,7 @@ class MatrixFormat(StrEnum):
 
 ShowMatrix = Annotated[MatrixFormat, typer.Option("--format", "-f", help="How to show the matrix.")]
 ShowCells = Annotated[
-    ShownFormat, typer.Option("--format", "-f", help="How to show it; csv: of --cells and --outputs.")
+    ShownFormat, typer.Option("--format", "-f", help="How to show it; csv: --cells or --outputs.")
 ]
 Show = Annotated[Format, typer.Option("--format", "-f", help="How to show it.")]
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]

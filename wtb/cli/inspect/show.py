@@ -108,7 +108,7 @@ def show(
     of_outputs = {name: value for name, value in of_outputs.items() if value is not None}
     if is_csv and (calls or open_it or not (cells or outputs or of_outputs)):
         raise InputError(
-            "csv is a format of cells and outputs; expected --cells --format csv, or --outputs --format csv"
+            "csv is a format of cells and outputs; expected --format csv with --cells or --outputs"
         )
     if outputs or of_outputs:
         if cells or calls or open_it or statuses:
