@@ -32,9 +32,13 @@ function ofManual(node) {
   return element(node, null, ofManual);
 }
 
+/** @param {import("../lib/markdown.js").Node} node @returns {string} */
+function textOf(node) {
+  return node.text ?? node.children?.map(textOf).join("") ?? "";
+}
+
 /** What links call a heading. @param {import("../lib/markdown.js").Node} node */
 function slugOf(node) {
-  const textOf = (/** @type {import("../lib/markdown.js").Node} */ one) => /** @type {string} */ (one.text ?? one.children?.map(textOf).join("") ?? "");
   return textOf(node).toLowerCase().replace(/[^\p{L}\p{N}\s_-]/gu, "").trim().replace(/\s/g, "-");
 }
 

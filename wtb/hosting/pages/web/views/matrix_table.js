@@ -84,7 +84,7 @@ export function MatrixTable({ matrix, metric, order, group }) {
       const estimate = row.metrics[metric] ?? {};
       const stands = standing(row, matrix.best[metric]);
       return html`<tr key=${number} class=${isFirst ? "apart" : ""}>
-        <td>${stands ? html`<span class=${`tag ${row.exploratory || row.stopped ? "" : "star"}`} title=${row.exploratory?.reason ?? (row.stopped ? words.sweep.stoppedBy(row.stopped.by, row.stopped.cases) : undefined)}>${stands === "best" ? "★ " : row.exploratory || row.stopped ? "" : "☆ "}${row.stopped ? words.sweep.stoppedAfter(row.stopped.by, row.stopped.cases) : words.sweep[stands]}</span>` : null}
+        <td>${stands ? html`<span class=${`tag ${row.exploratory || row.stopped ? "" : "star"}`} title=${row.exploratory?.reason ?? (row.stopped ? words.sweep.stoppedBy(row.stopped.by, row.stopped.cases) : undefined)}>${stands === "best" ? "★ " : row.exploratory || row.stopped ? "" : "☆ "}${row.stopped ? words.sweep.stoppedAfter(row.stopped.by, row.stopped.cases) : words.sweep[/** @type {"best"} */ (stands)]}</span>` : null}
           ${isBase(row) ? html`<span class="tag">${words.sweep.baseline}</span>` : null}</td>
         ${nodes.map((node) => html`<td class="name">${labels[node]}</td>`)}
         <td class="num">${count(estimate.n)}${row.exploratory && estimate.n ? html` <small class="quiet" title=${words.sweep.suggestedBy(row.exploratory.suggested_by)}>${words.sweep.leftOut(row.exploratory.cases_left_out)}</small>` : null}</td><td class="num">${figure(estimate.mean)}</td>

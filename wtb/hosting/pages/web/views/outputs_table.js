@@ -87,7 +87,7 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
   /** What has been made of something before, else what is made of it now. @param {string} name @param {any} of @param {() => any} make */
   function once(name, of, make) {
     const known = drawn.get(name);
-    if (known?.of === of) return known.made;
+    if (known && known.of === of) return known.made;
     const made = html`<${Later} key=${name} turns=${turns} make=${make} />`;
     drawn.set(name, { of, made });
     return made;
