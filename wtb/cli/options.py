@@ -71,6 +71,17 @@ Choices = Annotated[
     list[str] | None,
     typer.Option("--combination", metavar="NODE=VARIANT", help="Only those that choose it; also NODE.PARAMETER=LEVEL."),
 ]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="FACTOR=LEVEL", help="Only rows with this level or variant; repeatable."),
+]
+Within = Annotated[bool, typer.Option("--within", help="Only rows that are shown to be within the margin of the best.")]
+Sort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort", metavar="KEY", help="By a metric, cost, latency, number or a factor; cost:desc turns it round."
+    ),
+]
 Final = Annotated[bool, typer.Option("--final", help="Run the cases that 'holdout' keeps for the end.")]
 MaxCells = Annotated[int | None, typer.Option("--max-cells", help="Allow more cells than the cap.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, put, say, width
+from wtb.cli.console import open_backend, put, read_row, say, width
 from wtb.cli.output import in_color, present, put_cells, put_value
 from wtb.cli.pages import open_page
 from wtb.core.errors import InputError, NotFound
@@ -57,8 +57,12 @@ def show(
     calls: Annotated[bool, typer.Option("--calls", help="Model and tool calls of an execution.")] = False,
     outputs: Annotated[bool, typer.Option("--outputs", help="Outputs of combinations side by side, by case.")] = False,
     rows: Annotated[
-        list[int] | None,
-        typer.Option("--row", metavar="ROW", help="Outputs: only these rows of the matrix, from 0; repeatable."),
+        list[str] | None,
+        typer.Option(
+            "--row",
+            metavar="ROW",
+            help="Outputs: only these rows of the matrix, by number (#) or as NODE.PARAMETER=LEVEL; repeatable.",
+        ),
     ] = None,
     keys: Annotated[
         list[str] | None,
@@ -67,8 +71,10 @@ def show(
         ),
     ] = None,
     differ: Annotated[
-        list[int] | None,
-        typer.Option("--differ", metavar="ROW", help="Outputs: only where two rows differ; give both."),
+        list[str] | None,
+        typer.Option(
+            "--differ", metavar="ROW", help="Outputs: only where two rows differ; give it twice, once for each."
+        ),
     ] = None,
     worst: Annotated[
         str | None, typer.Option("--worst", metavar="METRIC", help="Outputs: the worst cases by it first.")
@@ -93,8 +99,8 @@ def show(
     asked = _Asked(open_backend(db), ref, format, output)
     backend = asked.backend
     of_outputs: dict[str, Any] = {
-        "rows": rows,
-        "differ": differ,
+        "rows": rows and [read_row(row) for row in rows],
+        "differ": differ and [read_row(row) for row in differ],
         "worst": worst,
         "tag": tag,
         "text": text,
