@@ -62,7 +62,7 @@ def report(
         raise InputError("--where, --within and --sort are for md, csv and json; other forms show the whole matrix")
     document = backend.call(operations.report, ref, full=full, where=where or (), within=within, sort=sort)
     if chosen is ReportFormat.html:
-        part = embedded_outputs.outputs_part(document, partial(backend.call, side_by_side.outputs, ref))
-        put(page.render(document, part), output)
+        views = embedded_outputs.scripted_views(document, partial(backend.call, side_by_side.outputs, ref))
+        put(page.render(document, views), output)
     else:
         put(report_files.RENDERERS[chosen](document), output)

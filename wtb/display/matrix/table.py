@@ -56,10 +56,7 @@ def render(document: MatrixDocument, width: int = 80, color: bool = False, *, wa
             console.print(Text(line, style="bold" if number == 0 else ""))
         for gate, line in zip(gates.found_in(document), gates.lines(gates.found_in(document)), strict=True):
             console.print(Text(line, style="green" if gate["holds"] else "bold red"))
-        if row_view.viewed_rows(document, None):
-            _print_tables(console, document, metrics)
-        for line in row_view.words(document):
-            console.print(Text(line, style="cyan"))
+        _print_tables(console, document, metrics)
         clear = [metric in document["best"] and document["best"][metric]["clear"] for metric in metrics]
         for answer, is_clear in zip_longest(sentences.answers(document), clear):
             console.print(Text(answer, style="green" if is_clear else ""))
@@ -78,19 +75,23 @@ def render(document: MatrixDocument, width: int = 80, color: bool = False, *, wa
 
 
 def _print_tables(console: Console, document: MatrixDocument, metrics: list[str]) -> None:
-    tables = _tables(document, metrics, console.width)
+    """Print the tables, and below them what their columns mean and what a view leaves out."""
+    every = len(row_view.viewed_rows(document, None))
+    tables = _tables(document, metrics, console.width) if every else []
     for rows, shown, top in tables:
         console.print()
         console.print(_table(document, rows, shown, top))
     shown = [column for _, columns_, _ in tables for column in columns_]
     legend = dict.fromkeys(column.legend for column in shown if column.legend and not column.is_name)
     names = dict.fromkeys(column.legend for column in shown if column.legend and column.is_name)
-    least = min(len(rows) for rows, _, _ in tables)
-    missing = len(row_view.viewed_rows(document, None)) - least
+    missing = every - min((len(rows) for rows, _, _ in tables), default=every)
     for line in (*names, sentences.left_out(document, missing), " ".join(legend)):
         if line:
             console.print(Text(line, style="dim"))
-    console.print()
+    for line in row_view.words(document):
+        console.print(Text(line, style="cyan"))
+    if tables:
+        console.print()
 
 
 def _tables(document: MatrixDocument, metrics: list[str], width: int) -> list[Shown]:
@@ -105,9 +106,7 @@ def _tables(document: MatrixDocument, metrics: list[str], width: int) -> list[Sh
         rows, top = _best_rows(document, metrics, metric, first=not tables)
         marks = [summary.mark(document, row, metric) if metric is not None else "" for row in rows]
         front = [Column("", marks)] if any(marks) else []
-        shown, _ = columns.fit(
-            document, rows, [*_numbers(document, rows), *front], _of_one(document, rows, metric), width
-        )
+        shown, _ = _fit(document, rows, front, _of_one(document, rows, metric), width)
         tables.append((rows, shown, top))
     return tables
 
@@ -120,7 +119,7 @@ def _together(document: MatrixDocument, metrics: list[str], width: int) -> list[
         rows, top = _best_rows(document, metrics, metrics[0], first=not tables)
         for size in range(len(remaining), 0, -1):
             columns_ = _of_several(document, rows, remaining[:size], spent=not tables)
-            shown, fits = columns.fit(document, rows, [*_numbers(document, rows), *_exploratory(rows)], columns_, width)
+            shown, fits = _fit(document, rows, _exploratory(rows), columns_, width)
             if fits:
                 break
         if not fits or (size == 1 and not tables):
@@ -128,6 +127,18 @@ def _together(document: MatrixDocument, metrics: list[str], width: int) -> list[
         tables.append((rows, shown, top))
         remaining = remaining[size:]
     return tables
+
+
+def _fit(
+    document: MatrixDocument, rows: list[RowDocument], front: list[Column], others: list[Column], width: int
+) -> tuple[list[Column], bool]:
+    """Columns as `columns.fit` chooses them, with the numbers of rows if that costs no other column, or for a view."""
+    shown, fits = columns.fit(document, rows, [*_numbers(document, rows), *front], others, width)
+    if "view" in document:
+        return shown, fits
+    without, is_fitting = columns.fit(document, rows, front, others, width)
+    is_dearer = len(shown) - len(_numbers(document, rows)) < len(without)
+    return (without, is_fitting) if is_dearer or fits < is_fitting else (shown, fits)
 
 
 def _numbers(document: MatrixDocument, rows: Sequence[RowDocument]) -> list[Column]:

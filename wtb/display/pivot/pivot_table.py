@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument, RowDocument
     from wtb.core.documents.results.matrix_view import PivotCell, PivotDocument
 
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 FIGURES = ("cost", "latency")
 """Figures of rows that are no metrics."""
 
@@ -94,8 +95,4 @@ def levels_in_order(document: MatrixDocument, numbers: Collection[int], factor: 
 
 
 def _as_number(level: str) -> float | None:
-    try:
-        value = float(level)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    return float(level) if _NUMBER.fullmatch(level) else None

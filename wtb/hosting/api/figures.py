@@ -20,7 +20,7 @@ from wtb.display.matrix.sentences import answers
 from wtb.display.report.html import page
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.routes import PREFIX
-from wtb.hosting.pages.embedded_outputs import outputs_part
+from wtb.hosting.pages.embedded_outputs import scripted_views
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity
 from wtb.operations.inspection.columns import cell_columns
@@ -63,8 +63,8 @@ def router(context: Context) -> APIRouter:
         document = report(mine(request), ref)
         name = re.sub(r"[^\w.-]+", "-", document["matrix"]["sweep"]["name"], flags=re.ASCII).strip("-.") or "sweep"
         kept = {"Content-Disposition": f'attachment; filename="{name}.html"', "Content-Security-Policy": "sandbox"}
-        part = outputs_part(document, partial(outputs, mine(request), ref))
-        return Response(page.render(document, part), media_type="text/html", headers=kept)
+        views = scripted_views(document, partial(outputs, mine(request), ref))
+        return Response(page.render(document, views), media_type="text/html", headers=kept)
 
     @routes.get("/stack", summary="Say where Flower is, if `wtb up` started one beside this server.")
     def stack(request: Request) -> Response:
