@@ -71,7 +71,7 @@ def as_markdown(document: MatrixDocument) -> str:
     pivot = document["view"]["pivot"]
     sweep, made = document["sweep"], _texts(document, pivot)
     lines = [
-        [markdown.escape(name), *(markdown.escape(each[0]) for each in cells)]
+        [markdown.escape(name), *(each[0] for each in cells)]
         for name, cells in zip(made.lines, made.cells, strict=True)
     ]
     table = markdown.table([_corner(pivot), *made.columns], lines, len(made.columns)) if lines else ""
