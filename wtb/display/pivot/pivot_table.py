@@ -35,7 +35,8 @@ def make_pivot(document: MatrixDocument, numbers: Sequence[int], factors: Sequen
     """
     labels = {number: labels_of(document["rows"][number]["combination"]) for number in numbers}
     axes = [levels_in_order(document, numbers, factor) for factor in factors]
-    lines, columns = axes[0], axes[1] if len(axes) > 1 else [None]
+    lines = axes[0]
+    columns: list[str | None] = axes[1] if len(axes) > 1 else [None]
     places: dict[tuple[str | None, ...], list[int]] = {}
     for number in sorted(numbers):
         places.setdefault(tuple(labels[number].get(factor) for factor in factors), []).append(number)
