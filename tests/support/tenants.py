@@ -57,12 +57,12 @@ _NAMES_NOTHING = """
     action add again allow_code_change allow_private answer anyway approval archived asking at_once bound
     breakpoints budget by calls case cases cell choice clear closed code columns combination command comparisons
     content create_only cron differ directory dry_run edited endpoint evaluate evaluator expected expires_s failed
-    failed_only feedback field file folder follow force from_node full headers heads input interval_s keep key keys
-    kinds label labels limit limits looked_into margin max_bytes max_cells metadata metric missed mode new_name
-    note notify now number offset on_failure openinference own owner part path payload pdb pilot policy prepared
-    priority progress protobuf provider queued quota rater reason remove repeat repeats role row rows run scale
-    scopes set severity since singles state status statuses strict sweeps tag team text timeout to tz undo until
-    update user value values variants vary workflow worst written
+    failed_only feedback field file folder follow force from_node full group_by headers heads input interval_s keep
+    key keys kinds label labels limit limits looked_into margin max_bytes max_cells metadata metric missed mode
+    new_name note notify now number offset on_failure openinference own owner part path payload pdb pilot pivot
+    policy prepared priority progress protobuf provider queued quota rater reason remove repeat repeats role row
+    rows run scale scopes set severity since singles sort state status statuses strict sweeps tag team text timeout
+    to tz undo until update user value values variants vary where within workflow worst written
 """
 _NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
 _PREPARED = {"prepared"}  # what a caller has made of its own things

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -229,6 +230,16 @@ def read_pairs(option: str, texts: Iterable[str] | None) -> dict[str, str]:
     return dict(read_pair(option, pair) for pair in pairs)
 
 
+def read_row(text: str) -> int | str:
+    """A row of the matrix as it was typed: its number, or its variants, which the operation reads."""
+    return int(text) if re.fullmatch("-?[0-9]+", text) else text
+
+
+def read_names(texts: Iterable[str] | None) -> list[str]:
+    """Names of an option that was given any number of times, each with one name or several between commas."""
+    return [name.strip() for text in texts or () for name in text.split(",") if name.strip()]
+
+
 def read_pair(option: str, text: str) -> tuple[str, str]:
     """The node and the variant of one NODE=VARIANT. Raises InputError."""
     node, _, variant = text.partition("=")
@@ -397,11 +408,21 @@ def width() -> int:
 def render_matrix(
     document: JudgedMatrixDocument, format: options.MatrixFormat, output: Path | None, *, warnings: bool = False
 ) -> str:
-    """The matrix in a format. warnings: with all of them, in a table."""
+    """The matrix in a format, or its pivot table if its view has one. warnings: with all of them, in a table."""
     if format is options.MatrixFormat.json:
         from wtb.display.json_text import as_json
 
         return as_json(document)
+    if "view" in document and format in (options.MatrixFormat.html, options.MatrixFormat.svg):
+        raise InputError(
+            f"--format {format.value} shows the whole matrix; for a view of it expected table, json, csv or md"
+        )
+    if "pivot" in document.get("view", {}):
+        from wtb.display.pivot import pivot_text
+
+        if format is options.MatrixFormat.table:
+            return pivot_text.render(document, width())
+        return pivot_text.as_csv(document) if format is options.MatrixFormat.csv else pivot_text.as_markdown(document)
     if format is options.MatrixFormat.table:
         from wtb.display.matrix.table import render
 

@@ -70,9 +70,7 @@ class MatrixFormat(StrEnum):
 
 
 ShowMatrix = Annotated[MatrixFormat, typer.Option("--format", "-f", help="How to show the matrix.")]
-ShowCells = Annotated[
-    ShownFormat, typer.Option("--format", "-f", help="How to show it; csv: --cells or --outputs.")
-]
+ShowCells = Annotated[ShownFormat, typer.Option("--format", "-f", help="How to show it; csv: --cells or --outputs.")]
 Show = Annotated[Format, typer.Option("--format", "-f", help="How to show it.")]
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE", help="The sweep file, YAML or JSON.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="Only the first N cases.")]
@@ -81,6 +79,17 @@ Case = Annotated[str | None, typer.Option("--case", help="Only the case with thi
 Choices = Annotated[
     list[str] | None,
     typer.Option("--combination", metavar="NODE=VARIANT", help="Only those that choose it; also NODE.PARAMETER=LEVEL."),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="FACTOR=LEVEL", help="Only rows with this level or variant; repeatable."),
+]
+Within = Annotated[bool, typer.Option("--within", help="Only rows that are shown to be within the margin of the best.")]
+Sort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort", metavar="KEY", help="By a metric, cost, latency, number or a factor; cost:desc turns it round."
+    ),
 ]
 Final = Annotated[bool, typer.Option("--final", help="Run the cases that 'holdout' keeps for the end.")]
 MaxCells = Annotated[int | None, typer.Option("--max-cells", help="Allow more cells than the cap.")]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from wtb.core import texts
 from wtb.display import failure_causes
 from wtb.display.matrix import gates, recommendation, sentences, short_table, summary
+from wtb.display.pivot import row_view
 from wtb.display.report.html import layout
 
 if TYPE_CHECKING:
@@ -92,10 +93,13 @@ def matrix(document: MatrixDocument) -> str:
     answers = [escape(answer) for answer in sentences.answers(document)]
     parts.append("\n".join(f"- {answer}" for answer in answers) if len(answers) > 1 else "".join(answers))
     parts += _warnings(document["warnings"])
-    for metric in summary.tabled(document) if document["rows"] else ():
-        rows = summary.shortened(document, summary.ranked(document, metric))
+    parts += [escape(" ".join(row_view.words(document)))]
+    every = row_view.viewed_rows(document, None)
+    for metric in summary.tabled(document) if every else ():
+        viewed = row_view.viewed_rows(document, metric)
+        rows = viewed if "view" in document else summary.shortened(document, viewed)
         parts += [_figures(document, rows, [] if metric is None else [metric])]
-        parts += [escape(sentences.left_out(document, len(rows)))]
+        parts += [escape(sentences.left_out(document, len(every) - len(rows)))]
     parts.append("\n".join(f"{escape(sentence)}  " for sentence in sentences.closing(document)).rstrip())
     parts.append(bullets(failure_causes.lines(document["failures"], document["sweep"]["id"])))
     if summary.metric_names(document):
@@ -108,14 +112,18 @@ def report(document: EvidenceDocument) -> str:
     found, names = document["matrix"], layout.metrics(document["matrix"])
     answers = [sentences.answer(found, metric) for metric in names[:METRICS]]
     answers += [noise for metric in names[:1] if (noise := sentences.noise(found, metric))]
-    rows = [row for _, row in layout.ranked(found, names[0] if names else None, ROWS - 1)]
-    left_out = len(found["rows"]) - len(rows)
+    viewed = row_view.viewed_rows(found, names[0] if names else None)
+    rows = (
+        viewed[:ROWS] if "view" in found else [row for _, row in layout.ranked(found, *names[:1] or [None], ROWS - 1)]
+    )
+    left_out = len(viewed) - len(rows)
     parts = [
         _title(found),
         *(_decision(recommendation.lines(found, document["gates"])) if names else [escape(sentences.unscored(found))]),
         bullets(answers),
         gate_list(document["gates"]),
         *_warnings(found["warnings"][:ROWS]),
+        escape(" ".join(row_view.words(found))),
         _figures(found, rows, names[:METRICS], brief=True) if rows else "",
         f"{texts.plural(left_out, 'more combination')}." if left_out else "",
         bullets(_failures(document)),

@@ -422,8 +422,17 @@ def _with_commas(chosen: Mapping[str, str], every: Sequence[Mapping[str, str]]) 
     return found
 
 
-def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str]) -> list[int]:
-    """Return the numbers of the combinations that choose so. Raises InputError with a near match if none does."""
+def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str], name: str = "combination") -> list[int]:
+    """Return the numbers of the combinations that choose so.
+
+    Args:
+        every: All combinations.
+        chosen: A variant by node, or a level by factor.
+        name: The argument that chooses, for messages.
+
+    Raises:
+        InputError: If none does, with a near match.
+    """
     chosen = _with_commas(chosen, every)
     variants: dict[str, str] = {}
     labels: dict[str, str] = {}
@@ -431,13 +440,13 @@ def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str]) -> l
         known = sorted({choice[key] for choice in every if key in choice})
         levels = None if known else matching_levels(every, key, text)
         if levels is not None:
-            labels[key] = _one_level(every, key, text, levels)
+            labels[key] = _one_level(every, key, text, levels, name)
         elif not known:
             near = meant_or_known(key, [*every[0], *(one for one in label_columns(every) if one not in every[0])])
-            raise InputError(f"combination: the sweep does not vary a node {key!r}{near}")
+            raise InputError(f"{name}: the sweep does not vary a node {key!r}{near}")
         elif text not in known:
             near = meant_or_known(text, known)
-            raise InputError(f"combination: node {key!r} has no variant {text!r} in this sweep{near}")
+            raise InputError(f"{name}: node {key!r} has no variant {text!r} in this sweep{near}")
         else:
             variants[key] = text
     found = [
@@ -446,15 +455,15 @@ def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str]) -> l
         if variants.items() <= choice.items() and (not labels or labels.items() <= labels_of(choice).items())
     ]
     if not found:
-        raise InputError("combination: no combination of the sweep chooses these together")
+        raise InputError(f"{name}: no combination of the sweep chooses these together")
     return found
 
 
-def _one_level(every: Sequence[Mapping[str, str]], key: str, text: str, levels: Sequence[str]) -> str:
+def _one_level(every: Sequence[Mapping[str, str]], key: str, text: str, levels: Sequence[str], name: str) -> str:
     """Return the label of the only level that a text names. Raises InputError."""
     if len(levels) == 1:
         return levels[0]
     if levels:
-        raise InputError(f"combination: {text!r} of {key!r} is ambiguous; expected one of: {', '.join(levels)}")
+        raise InputError(f"{name}: {text!r} of {key!r} is ambiguous; expected one of: {', '.join(levels)}")
     known = list(dict.fromkeys(label for choice in every if (label := labels_of(choice).get(key)) is not None))
-    raise InputError(f"combination: {key!r} has no level {text!r} in this sweep{meant_or_known(text, known)}")
+    raise InputError(f"{name}: {key!r} has no level {text!r} in this sweep{meant_or_known(text, known)}")

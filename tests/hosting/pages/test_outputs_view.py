@@ -13,7 +13,7 @@ import pytest
 from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.project import Project
 from wtb.display.report.html.bundle import bundle
-from wtb.display.report.html.embedded_outputs import outputs_part
+from wtb.display.report.html.embedded_outputs import scripted_views
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -366,7 +366,7 @@ def test_a_report_of_more_cells_than_a_file_should_have_leaves_outputs_out() -> 
         assert given == {"limit": 1}, "nothing else is read"
         return {"combinations": 11, "total": 100}
 
-    assert outputs_part(cast("EvidenceDocument", {}), ask) is None
+    assert scripted_views(cast("EvidenceDocument", {}), ask) is None
 
 
 def test_every_module_of_the_pages_can_stand_in_one_script() -> None:

@@ -273,10 +273,10 @@ def test_an_answer_that_takes_longer_than_the_next_question_is_shown(site: Site,
 
 def test_rows_are_grouped_by_the_variants_of_a_node(site: Site, finished: Project) -> None:
     page = site.open(f"/sweeps/{sweeps(finished)[0]}")
-    page.get_by_label("Sort").select_option("grouped by answer")
-    page.wait_for_url("**sort=node%3Aanswer")
+    page.get_by_label("Group by").select_option("answer")
+    page.wait_for_url("**group=answer**")
     page.reload()
-    names = page.locator("main table").first.locator("tbody tr td:nth-child(2)")
+    names = page.locator("main table").first.locator("tbody tr td:nth-child(3)")
     names.first.wait_for()
     assert sorted((shown := names.all_inner_texts())[:3]) != sorted(shown[3:])
     assert [len(set(shown[:3])), len(set(shown[3:]))] == [1, 1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, put, say, width
+from wtb.cli.console import open_backend, put, read_row, say, width
 from wtb.cli.output import in_color, present, put_cells, put_lines, put_value
 from wtb.cli.pages import open_page
 from wtb.core.errors import InputError, NotFound
@@ -59,8 +59,12 @@ def show(
     calls: Annotated[bool, typer.Option("--calls", help="Model and tool calls of an execution.")] = False,
     outputs: Annotated[bool, typer.Option("--outputs", help="Outputs of combinations side by side, by case.")] = False,
     rows: Annotated[
-        list[int] | None,
-        typer.Option("--row", metavar="ROW", help="Outputs: only these rows of the matrix, from 0; repeatable."),
+        list[str] | None,
+        typer.Option(
+            "--row",
+            metavar="ROW",
+            help="Outputs: only these rows of the matrix, by number (#) or as NODE.PARAMETER=LEVEL; repeatable.",
+        ),
     ] = None,
     keys: Annotated[
         list[str] | None,
@@ -69,8 +73,10 @@ def show(
         ),
     ] = None,
     differ: Annotated[
-        list[int] | None,
-        typer.Option("--differ", metavar="ROW", help="Outputs: only where two rows differ; give both."),
+        list[str] | None,
+        typer.Option(
+            "--differ", metavar="ROW", help="Outputs: only where two rows differ; give it twice, once for each."
+        ),
     ] = None,
     worst: Annotated[
         str | None, typer.Option("--worst", metavar="METRIC", help="Outputs: the worst cases by it first.")
@@ -98,8 +104,8 @@ def show(
     backend = asked.backend
     wanted = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]
     of_outputs: dict[str, Any] = {
-        "rows": rows,
-        "differ": differ,
+        "rows": rows and [read_row(row) for row in rows],
+        "differ": differ and [read_row(row) for row in differ],
         "worst": worst,
         "tag": tag,
         "text": text,
@@ -107,9 +113,7 @@ def show(
     }
     of_outputs = {name: value for name, value in of_outputs.items() if value is not None}
     if is_csv and (calls or open_it or not (cells or outputs or of_outputs)):
-        raise InputError(
-            "csv is a format of cells and outputs; expected --format csv with --cells or --outputs"
-        )
+        raise InputError("csv is a format of cells and outputs; expected --format csv with --cells or --outputs")
     if outputs or of_outputs:
         if cells or calls or open_it or statuses:
             raise InputError("--outputs is a view of its own; give it without --cells, --status, --calls and --open")

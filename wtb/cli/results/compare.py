@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from enum import StrEnum
 from typing import Annotated
 from urllib.parse import urlencode
@@ -11,7 +10,7 @@ from urllib.parse import urlencode
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, say, width
+from wtb.cli.console import open_backend, open_context, prints_to_stderr, put, read_row, say, width
 from wtb.cli.output import in_color
 from wtb.cli.pages import open_page
 from wtb.cli.progress import progress_display
@@ -98,7 +97,7 @@ def compare(
             raise InputError("--row compares two rows of one sweep; expected no other sweep")
         if format not in (ComparisonFormat.table, ComparisonFormat.json):
             raise InputError(f"--format {format.value} is for two sweeps; two rows have table or json")
-        rows = [int(text) if re.fullmatch("-?[0-9]+", text) else text for text in (row, other)]
+        rows = [read_row(text) for text in (row, other)]
         pair = open_backend(db).call(comparing.compare_rows, before, *rows, metric=metric, limit=limit)
         put(as_json(pair) if format is ComparisonFormat.json else row_comparison.two_rows(pair, width()), output)
         if open_it:

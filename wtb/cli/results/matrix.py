@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
@@ -17,6 +18,9 @@ from wtb.cli.console import (
     prints_to_stderr,
     put,
     read_limits,
+    read_names,
+    read_pairs,
+    read_row,
     render_matrix,
     say,
 )
@@ -30,6 +34,7 @@ from wtb.operations.results import matrix as operations
 from wtb.operations.results import scoring
 
 if TYPE_CHECKING:
+    from wtb.core.documents.matrix import JudgedMatrixDocument
     from wtb.operations.context import Backend
     from wtb.operations.running.published_scoring import Scoring
 
@@ -47,13 +52,29 @@ def matrix(
         ),
     ] = None,
     baseline: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--baseline",
-            metavar="N",
-            help="The row from which differences are taken, by its number, in place of what the sweep says.",
+            metavar="ROW",
+            help="The row from which differences are taken, by its number (#) or as NODE.PARAMETER=LEVEL.",
         ),
     ] = None,
+    where: options.Where = None,
+    within: options.Within = False,
+    sort: options.Sort = None,
+    group_by: Annotated[
+        list[str] | None,
+        typer.Option("--group-by", metavar="FACTOR", help="Show rows with the same level of it together; repeatable."),
+    ] = None,
+    pivot: Annotated[
+        list[str] | None,
+        typer.Option("--pivot", metavar="FACTOR [FACTOR]", help="Show a table of means by one or two factors."),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="With --pivot and --within: by which metric \\[default: the one that decides]."),
+    ] = None,
+    other_factor: Annotated[str | None, typer.Argument(hidden=True, metavar="FACTOR")] = None,
     warnings: Annotated[
         bool, typer.Option("--warnings", help="Show all warnings, also those that cannot change the decision.")
     ] = False,
@@ -65,18 +86,51 @@ def matrix(
     """Show the figures of every combination, with intervals.
 
     This is the comparison matrix, of a sweep that is finished or not: scores, costs and durations, and which is best.
+    You can filter, sort and group its rows by factors, or show a pivot table: the mean over the combinations that
+    share a level of each of two factors. Such views change no interval, test or correction.
 
     See also: `wtb report` writes it with charts and cases for others; `wtb status` says how far the sweep is.
 
-    Example: wtb matrix nightly --format html -o matrix.html
+    Examples: wtb matrix nightly --format html -o matrix.html  |  wtb matrix nightly --where answer.model=mini --within
+    --sort cost  |  wtb matrix nightly --pivot answer.model answer.temperature
     """
+    factors = read_names(pivot) + read_names([other_factor] if other_factor else ())
+    if other_factor and not pivot:
+        raise InputError(f"{other_factor!r} is one argument too many; expected the name of one sweep")
+    chosen: dict[str, Any] = {
+        "baseline": None if baseline is None else read_row(baseline),
+        "where": where or (),
+        "within": within,
+        "sort": sort,
+        "group_by": read_names(group_by),
+        "pivot": factors,
+        "metric": metric,
+    }
     document = open_backend(db).call(
-        operations.matrix, ref, edited=edited, on_failure=_number_or_text(on_failure), baseline=baseline
+        operations.matrix, ref, edited=edited, on_failure=_number_or_text(on_failure), **chosen
     )
     put(render_matrix(document, format, output, warnings=warnings), output)
     if open_it:
-        chosen = "" if baseline is None else f"?baseline={baseline}"
-        open_page(f"/sweeps/{document['sweep']['id']}{chosen}", db)
+        open_page(f"/sweeps/{document['sweep']['id']}{page_query(document, baseline)}", db)
+
+
+def page_query(document: JudgedMatrixDocument, baseline: str | None) -> str:
+    """Return the query with which the page of a sweep shows the same view."""
+    rows = [row["combination"] for row in document["rows"]]
+    query = {} if baseline is None else {"baseline": str(rows.index(document["baseline"] or {}))}
+    if view := document.get("view"):
+        pairs = [pair for text in view["where"] for pair in read_pairs("--where", [text]).items()]
+        pivot = view.get("pivot")
+        query |= {
+            "where": urlencode(pairs),
+            "good": "1" if view["within"] else "",
+            "sort": view["sort"] or "",
+            "group": ",".join(view["group_by"][:1]),
+            "pivot": ",".join(pivot["factors"]) if pivot else "",
+            "metric": view["metric"] or "",
+        }
+    text = urlencode({key: value for key, value in query.items() if value})
+    return f"?{text}" if text else ""
 
 
 def _number_or_text(text: str | None) -> Any:

@@ -38,6 +38,9 @@ def report(
     output: options.Output = None,
     format: FormatOption = None,
     full: Annotated[bool, typer.Option("--full", help="Open every case, with values as long as they are.")] = False,
+    where: options.Where = None,
+    within: options.Within = False,
+    sort: options.Sort = None,
     db: options.Db = None,
 ) -> None:
     """Write the results as one file for others, or for CI.
@@ -53,7 +56,9 @@ def report(
     if chosen is ReportFormat.html and output is None and sys.stdout.isatty():
         raise InputError("a page is of no use in a terminal; write it to a file, as with `-o report.html`")
     backend = open_backend(db)
-    document = backend.call(operations.report, ref, full=full)
+    if (where or within or sort) and chosen not in (ReportFormat.md, ReportFormat.csv, ReportFormat.json):
+        raise InputError("--where, --within and --sort are for md, csv and json; other forms show the whole matrix")
+    document = backend.call(operations.report, ref, full=full, where=where or (), within=within, sort=sort)
     if chosen is ReportFormat.html:
         put(report_files.page_with_outputs(document, partial(backend.call, side_by_side.outputs, ref)), output)
     else:

@@ -15,6 +15,7 @@ from wtb.core.documents.common import (
     NodeRunCounts,
     SweepHeading,
 )
+from wtb.core.documents.results.matrix_view import MatrixView
 from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.unknown_costs import UnknownCost
 
@@ -387,6 +388,7 @@ class MatrixDocument(MatrixFigures):
     scores_failed: int
     edited_left_out: int
     warnings: list[str]
+    view: NotRequired[MatrixView]  # if rows were filtered, sorted, grouped or pivoted; `rows` has all of them
 
 
 class PeopleRow(TypedDict):

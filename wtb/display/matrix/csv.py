@@ -47,6 +47,7 @@ _COLUMNS = (
     "within",
     "behind_low",
     "behind_high",
+    "row",
 )
 
 
@@ -59,7 +60,7 @@ def render(document: MatrixDocument) -> str:
     Returns:
         A line for each combination and metric; without evaluators one for each combination, its metric empty. `n` is
         of the metric; the columns `node.NAME` have the combination, one for each varied node, and `factor.NODE.NAME`
-        the levels of factors.
+        the levels of factors. `row` is the number of the combination in the matrix.
     """
     nodes = list(dict.fromkeys(node for row in document["rows"] for node in row["combination"]))
     factors = [key for key in label_columns([row["combination"] for row in document["rows"]]) if key not in nodes]
@@ -68,11 +69,13 @@ def render(document: MatrixDocument) -> str:
     writer.writerow(
         ["sweep", *(safe(f"node.{node}") for node in nodes), *(safe(f"factor.{key}") for key in factors), *_COLUMNS]
     )
-    for row in document["rows"]:
+    numbers = document["view"]["rows"] if "view" in document else range(len(document["rows"]))
+    for number in numbers:
+        row = document["rows"][number]
         names = [document["sweep"]["id"], *(row["combination"].get(node, "") for node in nodes)]
         names += [summary.label(row, key) for key in factors]
         for metric in summary.tabled(document):
-            values = _values(document, row, metric)
+            values = {**_values(document, row, metric), "row": number}
             writer.writerow([*map(safe, names), *(safe(values.get(column)) for column in _COLUMNS)])
     return text.getvalue()
 

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 _NAMED_IN_FULL = 4  # with more nodes a sentence names a combination by what sets it apart from the baseline
 
 
-def left_out(document: MatrixDocument, shown: int) -> str:
-    """What is not shown of the rows, and the command that shows it; empty if there is nothing."""
-    missing = len(document["rows"]) - shown
+def left_out(document: MatrixDocument, missing: int) -> str:
+    """How many rows are not shown, and the command that shows them; empty if there are none."""
     if not missing:
         return ""
     return f"{missing} more combinations; all: wtb matrix {printable(document['sweep']['id'])} --format csv"

@@ -18,12 +18,14 @@ from wtb.core.texts import cut_one
 from wtb.display import failure_causes
 from wtb.display.matrix import columns, figures, gates, people, recommendation, sentences, summary
 from wtb.display.matrix.columns import Column
+from wtb.display.pivot import row_view
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument, RowDocument
 
 
 _HEADER_MOST = 14
+_VIEWED = 200  # rows of a table that somebody filtered, sorted or grouped
 Shown = tuple[list["RowDocument"], list[Column], int]
 
 
@@ -54,8 +56,7 @@ def render(document: MatrixDocument, width: int = 80, color: bool = False, *, wa
             console.print(Text(line, style="bold" if number == 0 else ""))
         for gate, line in zip(gates.found_in(document), gates.lines(gates.found_in(document)), strict=True):
             console.print(Text(line, style="green" if gate["holds"] else "bold red"))
-        if document["rows"]:
-            _print_tables(console, document, metrics)
+        _print_tables(console, document, metrics)
         clear = [metric in document["best"] and document["best"][metric]["clear"] for metric in metrics]
         for answer, is_clear in zip_longest(sentences.answers(document), clear):
             console.print(Text(answer, style="green" if is_clear else ""))
@@ -74,18 +75,23 @@ def render(document: MatrixDocument, width: int = 80, color: bool = False, *, wa
 
 
 def _print_tables(console: Console, document: MatrixDocument, metrics: list[str]) -> None:
-    tables = _tables(document, metrics, console.width)
+    """Print the tables, and below them what their columns mean and what a view leaves out."""
+    every = len(row_view.viewed_rows(document, None))
+    tables = _tables(document, metrics, console.width) if every else []
     for rows, shown, top in tables:
         console.print()
         console.print(_table(document, rows, shown, top))
     shown = [column for _, columns_, _ in tables for column in columns_]
     legend = dict.fromkeys(column.legend for column in shown if column.legend and not column.is_name)
     names = dict.fromkeys(column.legend for column in shown if column.legend and column.is_name)
-    least = min(len(rows) for rows, _, _ in tables)
-    for line in (*names, sentences.left_out(document, least), " ".join(legend)):
+    missing = every - min((len(rows) for rows, _, _ in tables), default=every)
+    for line in (*names, sentences.left_out(document, missing), " ".join(legend)):
         if line:
             console.print(Text(line, style="dim"))
-    console.print()
+    for line in row_view.words(document):
+        console.print(Text(line, style="cyan"))
+    if tables:
+        console.print()
 
 
 def _tables(document: MatrixDocument, metrics: list[str], width: int) -> list[Shown]:
@@ -100,7 +106,7 @@ def _tables(document: MatrixDocument, metrics: list[str], width: int) -> list[Sh
         rows, top = _best_rows(document, metrics, metric, first=not tables)
         marks = [_stop_mark(row) or (summary.mark(document, row, metric) if metric is not None else "") for row in rows]
         front = [Column("", marks)] if any(marks) else []
-        shown, _ = columns.fit(document, rows, front, _of_one(document, rows, metric), width)
+        shown, _ = _fit(document, rows, front, _of_one(document, rows, metric), width)
         tables.append((rows, shown, top))
     return tables
 
@@ -113,7 +119,7 @@ def _together(document: MatrixDocument, metrics: list[str], width: int) -> list[
         rows, top = _best_rows(document, metrics, metrics[0], first=not tables)
         for size in range(len(remaining), 0, -1):
             columns_ = _of_several(document, rows, remaining[:size], spent=not tables)
-            shown, fits = columns.fit(document, rows, _exploratory(rows), columns_, width)
+            shown, fits = _fit(document, rows, _exploratory(rows), columns_, width)
             if fits:
                 break
         if not fits or (size == 1 and not tables):
@@ -121,6 +127,24 @@ def _together(document: MatrixDocument, metrics: list[str], width: int) -> list[
         tables.append((rows, shown, top))
         remaining = remaining[size:]
     return tables
+
+
+def _fit(
+    document: MatrixDocument, rows: list[RowDocument], front: list[Column], others: list[Column], width: int
+) -> tuple[list[Column], bool]:
+    """Columns as `columns.fit` chooses them, with the numbers of rows if that costs no other column, or for a view."""
+    shown, fits = columns.fit(document, rows, [*_numbers(document, rows), *front], others, width)
+    if "view" in document:
+        return shown, fits
+    without, is_fitting = columns.fit(document, rows, front, others, width)
+    is_dearer = len(shown) - len(_numbers(document, rows)) < len(without)
+    return (without, is_fitting) if is_dearer or fits < is_fitting else (shown, fits)
+
+
+def _numbers(document: MatrixDocument, rows: Sequence[RowDocument]) -> list[Column]:
+    """A column with the numbers that options such as `--row` and `--baseline` take, if there are several rows."""
+    numbers = {id(row): number for number, row in enumerate(document["rows"])}
+    return [Column("#", [str(numbers[id(row)]) for row in rows])] if len(numbers) > 1 else []
 
 
 def _exploratory(rows: Sequence[RowDocument]) -> list[Column]:
@@ -138,6 +162,9 @@ def _best_rows(
     document: MatrixDocument, metrics: list[str], metric: str | None, *, first: bool
 ) -> tuple[list[RowDocument], int]:
     """The rows of a table, best first by a metric, and after how many some are left out: fewer but in the first."""
+    if "view" in document:
+        rows = row_view.viewed_rows(document, metric)
+        return summary.shortened(document, rows, _VIEWED, _VIEWED), _VIEWED
     top = summary.TOP if first else summary.FEW
     many = summary.MANY if first else summary.MANY // max(1, len(metrics))
     return summary.shortened(document, summary.ranked(document, metric), many, top), top
@@ -153,9 +180,12 @@ def _table(document: MatrixDocument, rows: list[RowDocument], shown: list[Column
             no_wrap=not column.is_name,
             overflow="fold",
         )
+    firsts = {id(document["rows"][number]) for number in row_view.first_of_groups(document)}
     for i, row in enumerate(rows):
-        if i == top and len(rows) < len(document["rows"]):
+        if i == top and len(rows) < len(row_view.viewed_rows(document, None)):
             table.add_row(Text("⋮"))
+        if id(row) in firsts:
+            table.add_section()
         is_best = any(summary.star(document, row, metric) == "★" for metric in document["best"])
         style = "bold green" if is_best else "cyan" if summary.is_baseline(document, row) else ""
         table.add_row(*(Text(column.cells[i]) for column in shown), style=style)

@@ -15,6 +15,7 @@ from wtb.core.status import FINAL_CELLS
 from wtb.core.texts import plural
 from wtb.display.matrix import recommendation
 from wtb.display.matrix.sentences import answers, noise
+from wtb.display.pivot import pivot_text, row_view
 from wtb.display.text.plan import render
 from wtb.display.text.row_comparison import two_rows
 from wtb.hosting.agents.catalog import catalog, in_words
@@ -191,8 +192,10 @@ def _because(reason: str | None) -> str:
 
 
 def _matrix(context: Context, arguments: Arguments) -> Found:
-    document = _do(context, "matrix", arguments["ref"])
-    words = " ".join([*recommendation.lines(document), *_answers(document)])
+    document = _do(context, "matrix", arguments["ref"], **_given(arguments, *_VIEW))
+    words = " ".join([*recommendation.lines(document), *_answers(document), *row_view.words(document)])
+    if "pivot" in document.get("view", {}):
+        words = " ".join(pivot_text.notes(document))
     return Found(words, document, {"matrix": f"/sweeps/{document['sweep']['id']}/matrix"})
 
 
@@ -378,6 +381,15 @@ def _find(context: Context, arguments: Arguments) -> Found:
 _REF: Final = {"type": "string", "description": "An id, the beginning of one, or the name of a sweep."}
 _TEXT: Final = {"type": "string", "maxLength": 2000}
 _NUMBER: Final = {"type": "integer", "minimum": 0}
+_TEXTS: Final = {"type": "array", "items": _TEXT, "maxItems": 64}
+_VIEW: Final = {
+    "where": {**_TEXTS, "description": "Only rows with a level or variant, such as answer.model=mini."},
+    "within": {"type": "boolean", "description": "Only rows that are shown to be within the margin of the best."},
+    "sort": {**_TEXT, "description": "A metric, cost, latency, number or a factor; :asc or :desc may follow."},
+    "group_by": {**_TEXTS, "description": "Factors by whose levels rows stand together."},
+    "pivot": {**_TEXTS, "maxItems": 2, "description": "One or two factors: a table of means by their levels."},
+    "metric": {**_TEXT, "description": "The metric of within and pivot."},
+}
 _CONFIRM: Final = {
     "type": "string",
     "maxLength": 200,
@@ -439,8 +451,9 @@ TOOLS: Final[tuple[Tool, ...]] = (
     ),
     Tool(
         "matrix",
-        "Decide: which combination is best by each metric, or which could be, with the figures of every row.",
-        {"ref": _REF},
+        "Decide: which combination is best by each metric, or which could be, with the figures of every row. Filters, "
+        "order and pivot tables stand under `view`, as numbers of rows; they change no statistic.",
+        {"ref": _REF, **_VIEW},
         ("ref",),
         ("matrix",),
         lambda _: "matrix",

@@ -280,10 +280,53 @@ class SweepHandle(TargetHandle):
 
     @documented_by(matrix)
     def matrix(
-        self, *, edited: bool = False, on_failure: OnFailure | None = None, baseline: int | None = None
+        self,
+        *,
+        edited: bool = False,
+        on_failure: OnFailure | None = None,
+        baseline: int | str | None = None,
+        where: Sequence[str] = (),
+        within: bool = False,
+        sort: str | None = None,
+        group_by: Sequence[str] = (),
+        pivot: Sequence[str] = (),
+        metric: str | None = None,
     ) -> JudgedMatrixDocument:
-        """Return its comparison matrix with its gates, finished or not."""
-        return matrix(self._context, self.id, edited=edited, on_failure=on_failure, baseline=baseline)
+        """Return its comparison matrix with its gates, finished or not.
+
+        Example:
+            >>> from wtb import Sweep, Workflow, evaluator
+            >>> wf = Workflow("shop")
+            >>> @wf.node
+            ... def answer(state, *, model="mini", shots=0):
+            ...     return {"y": len(model) + shots}
+            >>> wf.entry(answer)
+            >>> @evaluator(better="higher", scale=(0, 10))
+            ... def length(case, result):
+            ...     return result.state["y"]
+            >>> levels = {"model": ["mini", "large"], "shots": [0, 2]}
+            >>> sweep = Sweep(workflow=wf, cases=[{"id": "a", "input": {}}], vary={"answer": levels}, evaluate=[length])
+            >>> result = sweep.run(db="sqlite:///:memory:")
+            >>> view = result.matrix(where=["answer.shots=2"], sort="length")["view"]
+            >>> [result.matrix()["rows"][number]["levels"] for number in view["rows"]]
+            [{'answer.model': 'large', 'answer.shots': '2'}, {'answer.model': 'mini', 'answer.shots': '2'}]
+            >>> pivot = result.matrix(pivot=["answer.model", "answer.shots"])["view"]["pivot"]
+            >>> [[cell["mean"] for cell in line] for line in pivot["cells"]]
+            [[4.0, 6.0], [5.0, 7.0]]
+        """
+        return matrix(
+            self._context,
+            self.id,
+            edited=edited,
+            on_failure=on_failure,
+            baseline=baseline,
+            where=where,
+            within=within,
+            sort=sort,
+            group_by=group_by,
+            pivot=pivot,
+            metric=metric,
+        )
 
     @documented_by(gates)
     def gates(self) -> list[GateDocument]:
@@ -309,11 +352,11 @@ class SweepHandle(TargetHandle):
     def outputs(
         self,
         *,
-        rows: Sequence[int] = (),
-        columns: Sequence[int] = (),
+        rows: Sequence[int | str] = (),
+        columns: Sequence[int | str] = (),
         keys: Sequence[str] = (),
         failed: bool = False,
-        differ: Sequence[int] = (),
+        differ: Sequence[int | str] = (),
         worst: str | None = None,
         tag: str | None = None,
         text: str | None = None,
@@ -383,10 +426,11 @@ class SweepHandle(TargetHandle):
     def to_pandas(self, state: Sequence[str] = ()) -> DataFrame:
         """Return a data frame with a row for each cell. Needs pandas.
 
-        Its columns: the varied nodes; `case`, `repeat`, `tags`, `expected`, `status`, `error` and `execution`; the
-        metrics (a failed score is missing); what the cell took as if alone: `latency_s` (seconds), `cost_usd` (not if
-        a metric says the same), `tokens_in` and `tokens_out`; and keys of the final state. A column whose name is
-        taken by one before it is prefixed by its kind: `cell.`, `metric.`, `spent.` or `state.`.
+        Its columns: the varied nodes; the factors, such as `answer.model`, with the labels of levels; `case`,
+        `repeat`, `tags`, `expected`, `status`, `error` and `execution`; the metrics (a failed score is missing); what
+        the cell took as if alone: `latency_s` (seconds), `cost_usd` (not if a metric says the same), `tokens_in` and
+        `tokens_out`; and keys of the final state. A column whose name is taken by one before it is prefixed by its
+        kind: `cell.`, `metric.`, `spent.` or `state.`.
 
         Args:
             state: Keys of the final state to include.
@@ -405,13 +449,37 @@ class SweepHandle(TargetHandle):
         return pandas.DataFrame([cell_row(cell, found.metrics, state) for cell in found.cells])
 
     @overload
-    def report(self, path: None = None, *, full: bool = False) -> EvidenceDocument: ...
+    def report(
+        self,
+        path: None = None,
+        *,
+        full: bool = False,
+        where: Sequence[str] = (),
+        within: bool = False,
+        sort: str | None = None,
+    ) -> EvidenceDocument: ...
 
     @overload
-    def report(self, path: str | Path, *, full: bool = False) -> Path: ...
+    def report(
+        self,
+        path: str | Path,
+        *,
+        full: bool = False,
+        where: Sequence[str] = (),
+        within: bool = False,
+        sort: str | None = None,
+    ) -> Path: ...
 
     @documented_by(report)
-    def report(self, path: str | Path | None = None, *, full: bool = False) -> EvidenceDocument | Path:
+    def report(
+        self,
+        path: str | Path | None = None,
+        *,
+        full: bool = False,
+        where: Sequence[str] = (),
+        within: bool = False,
+        sort: str | None = None,
+    ) -> EvidenceDocument | Path:
         """Return everything that a report shows of it, whatever its status, or write the report to a file.
 
         Args:
@@ -424,10 +492,11 @@ class SweepHandle(TargetHandle):
         Raises:
             InputError: If there is no report in such a file, or it cannot be written.
         """
+        document = report(self._context, self.id, full=full, where=where, within=within, sort=sort)
         if path is None:
-            return report(self._context, self.id, full=full)
+            return document
         file = as_path("path", path)
-        form, document = form_of(file), report(self._context, self.id, full=full)
+        form = form_of(file)
         is_page = form == "html"
         text = page_with_outputs(document, self.outputs) if is_page else RENDERERS[form](document)
         try:

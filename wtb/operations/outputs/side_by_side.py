@@ -24,6 +24,7 @@ from wtb.core.scoring.unknown_costs import is_concerned
 from wtb.core.tree.checkpoints import is_hidden, shown
 from wtb.operations.context import Context
 from wtb.operations.outputs.output_values import as_text, output_value, path_of_case, path_of_output, value_of_text
+from wtb.operations.row_names import row_numbers
 from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
 from wtb.store.read import details, evidence, queries
@@ -46,11 +47,11 @@ def outputs(
     context: Context,
     ref: str,
     *,
-    rows: Sequence[FromZero] = (),
-    columns: Sequence[FromZero] = (),
+    rows: Sequence[FromZero | str] = (),
+    columns: Sequence[FromZero | str] = (),
     keys: Sequence[str] = (),
     failed: bool = False,
-    differ: Sequence[FromZero] = (),
+    differ: Sequence[FromZero | str] = (),
     worst: str | None = None,
     tag: str | None = None,
     text: str | None = None,
@@ -63,7 +64,8 @@ def outputs(
     Args:
         context: Where.
         ref: A sweep: its id, the beginning of it, or its name. Or an execution: its case under its combinations.
-        rows: The numbers of combinations, as the matrix has them, in the order to show them; by default the first 64.
+        rows: Combinations in the order to show them: their numbers, as the matrix has them, or their variants, such as
+            `answer.model=mini,answer.temperature=0`; by default the first 64.
         columns: Those of `rows` that the page has; by default all. Filters and the order are by all of `rows`.
         keys: Keys of the final state; by default those that evaluators read, else those that are no input.
         failed: Only cases for which a cell of these combinations failed.
@@ -184,15 +186,15 @@ class _Sight:
         self,
         database: Database,
         sweep: SweepRow,
-        rows: Sequence[int],
-        columns: Sequence[int],
+        rows: Sequence[int | str],
+        columns: Sequence[int | str],
         keys: Sequence[str],
     ) -> None:
         self._database, self._sweep = database, sweep
         self.choices = queries.choices(database, sweep.id)
         self.measures = queries.measures(database, sweep.id)
-        self.rows = self._rows(rows)
-        self.columns = self._columns(columns)
+        self.rows = self._rows(row_numbers(self.choices, "rows", rows))
+        self.columns = self._columns(row_numbers(self.choices, "columns", columns))
         self.tags = output_rows.case_tags(database, sweep.id)
         inputs = output_rows.first_case_input(database, sweep.id)
         known = {key for key in output_rows.state_keys(database, sweep.id) if not is_hidden(key)}
@@ -235,16 +237,17 @@ class _Sight:
         fields = [given.get("field") for given in options if isinstance(given, Mapping)]
         return list(dict.fromkeys(field for field in fields if isinstance(field, str)))
 
-    def pair(self, differ: Sequence[int]) -> tuple[int, int] | None:
+    def pair(self, differ: Sequence[int | str]) -> tuple[int, int] | None:
         """The two combinations that must differ. Raises InputError."""
         if not differ:
             return None
-        for row in differ:
+        numbers = row_numbers(self.choices, "differ", differ)
+        for row in numbers:
             self._check_row("differ", row)
-        if len(differ) != 2 or differ[0] == differ[1]:
+        if len(numbers) != 2 or numbers[0] == numbers[1]:
             named = ", ".join(map(str, differ))
-            raise InputError(f"differ is {named}; expected the numbers of two combinations", argument="differ")
-        return differ[0], differ[1]
+            raise InputError(f"differ is {named}; expected two combinations", argument="differ")
+        return numbers[0], numbers[1]
 
     def checked_tag(self, tag: str | None) -> str | None:
         """The tag, which a case must have. Raises InputError."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from wtb.analysis.comparison.compare import LOOKED_INTO, check_margin, compare_sweeps
@@ -17,19 +16,16 @@ from wtb.core.arguments.kinds import AtLeastZero, Count, FromZero
 from wtb.core.documents.comparison import TELLING, ComparisonDocument, RegressionDocument, RowComparisonDocument
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
-from wtb.core.tree.combinations import in_words
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
+from wtb.operations.row_names import row_number
 from wtb.operations.running.local import Ran, ShowProgress, run
 from wtb.planning.checks import margin_problems
 from wtb.planning.data.picking import Only
-from wtb.planning.prepare import Prepared, matching
+from wtb.planning.prepare import Prepared
 from wtb.store.read.baselines import Night, add_night, find_baseline, named_baseline, set_baseline
 from wtb.store.read.queries import choices, find_sweep
 from wtb.store.rows.sweeps import SweepRow
-
-_BEFORE_PAIR = re.compile(r"[ ,]+(?=[^ ,=]+=)")
-_MOST_ROWS = 5  # in a message
 
 
 @checked
@@ -96,25 +92,8 @@ def compare_rows(
     """
     sweep = find_sweep(context.database, ref)
     every = choices(context.database, sweep.id)
-    first, second = (_row_number(every, name, one) for name, one in (("row", row), ("other", other)))
+    first, second = (row_number(every, name, one) for name, one in (("row", row), ("other", other)))
     return compare_two_rows(context.database, sweep, first, second, metric, limit=limit)
-
-
-def _row_number(every: Sequence[Mapping[str, str]], name: str, row: int | str) -> int:
-    """The number of a row that is named by its number or its variants. Raises InputError."""
-    if isinstance(row, int) or row.isdecimal():
-        return int(row)
-    pairs = [pair.partition("=") for pair in _BEFORE_PAIR.split(row.strip())]
-    if not all(node and variant for node, _, variant in pairs):
-        example = in_words(every[-1]) if every else "answer=mini"
-        text = f"{name} {row!r}: expected the number of a row, or its variants, such as {example}"
-        raise InputError(text, argument=name)
-    found = matching(every, {node: variant for node, _, variant in pairs})
-    if len(found) > 1:
-        rows = "; ".join(f"{number} ({in_words(every[number])})" for number in found[:_MOST_ROWS])
-        more = f" and {len(found) - _MOST_ROWS:,} more" if len(found) > _MOST_ROWS else ""
-        raise InputError(f"{name} {row!r} is {len(found):,} rows: {rows}{more}; expected one", argument=name)
-    return found[0]
 
 
 def is_well(verdict: str, *, strict: bool = False) -> bool:

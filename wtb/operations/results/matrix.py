@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wtb.analysis.gates import judge, judged
 from wtb.analysis.matrix.build import build
 from wtb.core.arguments.checking import checked
@@ -9,9 +11,11 @@ from wtb.core.arguments.kinds import FromZero
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
 from wtb.core.scoring.scales import OnFailure
+from wtb.display.pivot.row_view import ViewOptions, make_view
 from wtb.display.report import evidence
 from wtb.operations.context import Context
-from wtb.store.read.queries import find_sweep
+from wtb.operations.row_names import filtered_rows, row_number
+from wtb.store.read.queries import choices, find_sweep
 
 
 @checked
@@ -21,26 +25,52 @@ def matrix(
     *,
     edited: bool = False,
     on_failure: OnFailure | None = None,
-    baseline: FromZero | None = None,
+    baseline: FromZero | str | None = None,
+    where: Sequence[str] = (),
+    within: bool = False,
+    sort: str | None = None,
+    group_by: Sequence[str] = (),
+    pivot: Sequence[str] = (),
+    metric: str | None = None,
 ) -> JudgedMatrixDocument:
     """Return the comparison matrix of a sweep that is finished or not, with its gates.
+
+    The arguments from `where` on choose a view. A view changes no figure: intervals, tests and corrections are those of
+    all rows.
 
     Args:
         context: Where it is.
         ref: A sweep: its id, the beginning of it, or its name.
         edited: Count cells, too, whose state a person edited.
         on_failure: What a failed cell counts as, in place of what the sweep says.
-        baseline: The number of the row from which differences are taken, in place of what the sweep says. Gates hold by
-            the baseline of the sweep.
+        baseline: The row from which differences are taken, in place of what the sweep says: its number, or its
+            variants, such as `answer.model=mini,answer.temperature=0`. Gates hold by the baseline of the sweep.
+        where: Only rows that choose these variants or levels, such as `answer.model=mini`. Pairs in one text must all
+            hold; of texts on the same factor one must hold.
+        within: Only rows that are shown to be within the margin of the best.
+        sort: A metric, `cost`, `latency`, `number` or a factor, and perhaps `:asc` or `:desc`. Without it the best row
+            comes first, by each metric.
+        group_by: Factors by whose levels rows stand together.
+        pivot: One or two factors, for a table of means by their levels. Each cell is the mean over the means of the
+            combinations that share both levels. There is no test in it.
+        metric: The metric of `within` and `pivot`, for `pivot` also `cost` or `latency`; by default the one that
+            decides.
 
     Returns:
-        The JSON contract of `wtb matrix --format json`, version 1, with `gates`.
+        The JSON contract of `wtb matrix --format json`, version 1, with `gates`. It has all `rows`; `view` has the
+        numbers of those that a view shows, in order, and the pivot table.
 
     Raises:
-        InputError: If there is no such sweep or row.
+        InputError: If there is no such sweep, row, factor, level or metric.
     """
     sweep = find_sweep(context.database, ref)
-    return judged(context.database, sweep, edited=edited, on_failure=on_failure, baseline=baseline)
+    every = choices(context.database, sweep.id)
+    number = None if baseline is None else row_number(every, "baseline", baseline)
+    numbers = filtered_rows(every, where)
+    document = judged(context.database, sweep, edited=edited, on_failure=on_failure, baseline=number)
+    if options := ViewOptions(where, within, sort, group_by, pivot, metric):
+        document["view"] = make_view(document, options, numbers)
+    return document
 
 
 @checked
@@ -59,18 +89,34 @@ def gates(context: Context, ref: str) -> list[GateDocument]:
 
 
 @checked
-def report(context: Context, ref: str, *, full: bool = False) -> EvidenceDocument:
+def report(
+    context: Context,
+    ref: str,
+    *,
+    full: bool = False,
+    where: Sequence[str] = (),
+    within: bool = False,
+    sort: str | None = None,
+) -> EvidenceDocument:
     """Return everything that a report shows of a sweep, whatever its status.
 
     Args:
         context: Where it is.
         ref: A sweep: its id, the beginning of it, or its name.
         full: Open every case, and cut no value of it.
+        where: Only rows that choose these variants or levels, as for `matrix`. Only Markdown and CSV leave others out.
+        within: Only rows that are shown to be within the margin of the best.
+        sort: What orders the rows, as for `matrix`.
 
     Returns:
-        The evidence; docs/report.md names its keys.
+        The evidence; docs/report.md names its keys. It has all rows; `view` of its `matrix` names those that are shown.
 
     Raises:
-        InputError: If there is no such sweep.
+        InputError: If there is no such sweep, level or metric.
     """
-    return evidence.gather(context.database, find_sweep(context.database, ref), full=full)
+    sweep = find_sweep(context.database, ref)
+    numbers = filtered_rows(choices(context.database, sweep.id), where)
+    document = evidence.gather(context.database, sweep, full=full)
+    if options := ViewOptions(where, within, sort):
+        document["matrix"]["view"] = make_view(document["matrix"], options, numbers)
+    return document

@@ -86,41 +86,44 @@ _OF_MATRIX: Sections = {**_OF_BOTH, "nodes": ("Node runs", _node_runs), "causes"
 
 
 @dataclass(frozen=True)
-class ScriptedPart:
-    """A part of the page that a script draws.
+class ScriptedViews:
+    """Sections of the page that a script draws.
 
     Attributes:
-        anchor: Its id. The script draws into the element `ANCHOR-view` what stands as JSON in `ANCHOR-data`.
-        title: Its heading.
+        titles: Their headings by their ids. The script draws each into the element `ID-view`.
+        places: The section before which each stands, by its id, if the page has that section.
         script: The script, which may not contain the end of a script.
-        data: JSON.
+        data: JSON, which the script finds in the element `views-data`.
     """
 
-    anchor: str
-    title: str
+    titles: Mapping[str, str]
+    places: Mapping[str, str]
     script: str
     data: str
 
-    @property
-    def section(self) -> Markup:
-        """The section as HTML; the data cannot end the element that they stand in."""
-        return Markup(
+    def section(self, anchor: str) -> Markup:
+        """A section as HTML. The first one has the data, which cannot end the element that they stand in."""
+        text = Markup(
             '<section id="{0}"><h2>{1}</h2><div id="{0}-view"></div><noscript>This part needs JavaScript.</noscript>'
-            '<script type="application/json" id="{0}-data">{2}</script></section>'
-        ).format(self.anchor, self.title, Markup(self.data.replace("<", "\\u003c")))
+            "{2}</section>"
+        )
+        data = Markup('<script type="application/json" id="views-data">{}</script>')
+        is_first = anchor == next(iter(self.titles))
+        kept = data.format(Markup(self.data.replace("<", "\\u003c"))) if is_first else ""
+        return text.format(anchor, self.titles[anchor], kept)
 
 
-def render(document: EvidenceDocument, part: ScriptedPart | None = None) -> str:
+def render(document: EvidenceDocument, views: ScriptedViews | None = None) -> str:
     """The page of a report.
 
     Args:
         document: What `wtb.display.report.evidence.gather` found.
-        part: What it shows besides.
+        views: What it shows besides.
 
     Returns:
         HTML.
     """
-    return _page(document, "report", SECTIONS, part)
+    return _page(document, "report", SECTIONS, views)
 
 
 def render_matrix(matrix: MatrixDocument) -> str:
@@ -138,12 +141,12 @@ def section(anchor: str, document: EvidenceDocument) -> Markup:
     return Markup(environment.render(f"{anchor}.html", document=document, matrix=document["matrix"], **vars(context)))
 
 
-def _page(document: EvidenceDocument, kind: str, sections: Sections, part: ScriptedPart | None = None) -> str:
+def _page(document: EvidenceDocument, kind: str, sections: Sections, views: ScriptedViews | None = None) -> str:
     style, script = (
         files(__package__).joinpath("templates", f"report.{suffix}").read_text("utf-8") for suffix in ("css", "js")
     )
     # Only these very scripts may run, and nothing may be fetched, whatever a name or message contains.
-    scripts = [script] if part is None else [script, part.script]
+    scripts = [script] if views is None else [script, views.script]
     digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
     policy = (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -151,9 +154,10 @@ def _page(document: EvidenceDocument, kind: str, sections: Sections, part: Scrip
     )
     made = [(anchor, title, section(anchor, document)) for anchor, (title, _) in sections.items()]
     shown = [one for one in made if one[2]]
-    if part is not None:
-        place = next((number for number, one in enumerate(shown) if one[0] == "opened"), len(shown))
-        shown.insert(place, (part.anchor, part.title, part.section))
+    if views is not None:
+        for anchor, title in views.titles.items():
+            place = next((number for number, one in enumerate(shown) if one[0] == views.places[anchor]), len(shown))
+            shown.insert(place, (anchor, title, views.section(anchor)))
     return environment.render(
         "page.html",
         kind=kind,
@@ -162,7 +166,7 @@ def _page(document: EvidenceDocument, kind: str, sections: Sections, part: Scrip
         policy=Markup(policy),
         style=Markup(style),
         scripts=[Markup(one) for one in scripts],
-        embedded="" if part is None else part.anchor,
+        embedded="" if views is None else "views",
         sections=shown,
         **vars(head(document)),
     )

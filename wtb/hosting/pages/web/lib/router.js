@@ -2,7 +2,7 @@
 import { html, signal } from "./html.js";
 
 /** Whether this is part of a file: it has no other pages, no server, and its view stands behind the # of its address. */
-export const isEmbedded = document.documentElement.dataset.embedded === "outputs";
+export const isEmbedded = document.documentElement.dataset.embedded !== undefined;
 
 export const address = signal(read());
 

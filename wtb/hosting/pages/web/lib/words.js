@@ -191,13 +191,9 @@ export const words = {
     notShown: "not shown yet",
     behindAtMost: (/** @type {string} */ most) => `≤ ${most} behind`,
     behindAtLeast: (/** @type {string} */ least) => `≥ ${least} behind`,
-    evidence: "by evidence",
-    asSubmitted: "as submitted",
-    byNode: (/** @type {string} */ node) => `grouped by ${node}`,
     leftOut: (/** @type {number} */ cases) => `${format(cases)} left out`,
     classCases: (/** @type {number} */ cases) => `rests on ${format(cases)} of the class`,
     suggestedBy: (/** @type {string} */ id) => `Case ${id} suggested this row, so it is not counted, nor what shares a cluster with it.`,
-    sort: "Sort",
     besideNext: "Compare two rows over all cases",
   },
   decision: {

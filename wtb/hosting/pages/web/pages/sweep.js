@@ -4,6 +4,7 @@ import { get, may, segment } from "../lib/api.js";
 import { getColumns, withOutcomes } from "../lib/columns.js";
 import { between, combination, duration, usd } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
+import { rowsByEvidence, rowsOf, viewOf } from "../lib/matrix_view.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, addressWith, Link, look, navigate } from "../lib/router.js";
 import { follow } from "../lib/stream.js";
@@ -17,7 +18,9 @@ import { Empty } from "../views/empty.js";
 import { Extension } from "../views/extension.js";
 import { differing, HeatMap } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
-import { isGoodEnough, MatrixTable, rowsByEvidence, rowsByNode } from "../views/matrix_table.js";
+import { Filtered, MatrixControls } from "../views/matrix_controls.js";
+import { ViewedRows } from "../views/matrix_view.js";
+import { MetricChoice } from "../views/metric_choice.js";
 import { Outputs, outputsHere } from "../views/outputs.js";
 import { People } from "../views/people.js";
 import { SharingTree } from "../views/sharing_tree.js";
@@ -96,21 +99,13 @@ function Tab({ tab, sweep, figures, columns, metric, status }) {
       <${Pairs} found=${report.data.pairs[metric]} matrix=${report.data.matrix} better=${report.data.matrix.metrics[metric].better} />`;
   }
   if (!figures.data) return html`<${Waiting} resource=${figures} />`;
-  if (tab === "outputs") return html`<${Outputs} sweep=${sweep} matrix=${figures.data.matrix} metric=${metric} order=${orderOf(figures.data.matrix, metric, metric ? "evidence" : "number", null)} />`;
+  if (tab === "outputs") return html`<${Outputs} sweep=${sweep} matrix=${figures.data.matrix} metric=${metric} order=${rowsByEvidence(figures.data.matrix, metric)} />`;
   return html`<${Figures} sweep=${sweep} matrix=${figures.data.matrix} columns=${columns} metric=${metric} />`;
 }
 
 /** Of a sweep that scores nothing: what there is to read instead. */
 function NoScores() {
   return html`<${Empty} text=${words.sweep.noScores} help="evaluators"><${Link} class="button" to=${outputsHere({})}>${words.sweep.toOutputs}<//><//>`;
-}
-
-/** @param {{matrix: any, metric: string}} props */
-function MetricChoice({ matrix, metric }) {
-  return html`<label>${words.sweep.metric}
-    <select value=${metric} onChange=${(/** @type {any} */ event) => look({ metric: event.target.value })}>
-      ${Object.keys(matrix.metrics).map((name) => html`<option value=${name}>${name}${matrix.metrics[name].better === "lower" ? " ↓" : " ↑"}</option>`)}
-    </select></label>`;
 }
 
 /** From which row differences are taken: of those that the sweep was submitted with any. @param {{matrix: any, nodes: string[]}} props */
@@ -125,18 +120,17 @@ function BaselineChoice({ matrix, nodes }) {
 
 /** The table of rows, if anything is scored, and every cell. @param {any} props */
 function Figures({ sweep, matrix, columns, metric }) {
-  const { sort = metric ? "evidence" : "number", differ = "", good = "", row, case: cell } = address.value.query;
+  const { query } = address.value;
+  const { differ = "", row, case: cell } = query;
   const [problem, setProblem] = useState(/** @type {unknown} */ (""));
   const [isChoosing, setChoosing] = useState(false);
   const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
-  const group = nodes.find((node) => sort === `node:${node}`) ?? null;
+  const view = useMemo(() => viewOf(query, matrix, metric), [matrix, metric, query.sort, query.group, query.where, query.good, query.pivot]);
+  const { group, good } = view;
   const margin = metric ? matrix.rows[0]?.metrics[metric]?.within?.margin : undefined;
-  const order = useMemo(() => {
-    const all = orderOf(matrix, metric, sort, group);
-    return good && margin !== undefined ? all.filter((number) => isGoodEnough(matrix.rows[number], /** @type {string} */ (metric))) : all;
-  }, [matrix, metric, sort, group, good]);
+  const order = useMemo(() => rowsOf(matrix, metric, view), [matrix, metric, view]);
   // Made anew with the figures only, not with every outcome.
-  const table = useMemo(() => html`<${MatrixTable} matrix=${matrix} metric=${metric} order=${order} group=${group} />`, [matrix, metric, order, group]);
+  const table = useMemo(() => html`<${ViewedRows} matrix=${matrix} metric=${metric} order=${order} view=${view} />`, [matrix, metric, order, view]);
   const more = useMemo(
     () => html`<${People} matrix=${matrix} metric=${metric} order=${order} /><${PriceChart} matrix=${matrix} metric=${metric} />${matrix.slices?.metric === metric ? html`<${Slices} matrix=${matrix} order=${order} nodes=${nodes} />` : null}`,
     [matrix, metric, order],
@@ -150,14 +144,11 @@ function Figures({ sweep, matrix, columns, metric }) {
   return html`${metric ? null : html`<${NoScores} />`}
     <div class="bar">
       ${metric ? html`<${MetricChoice} matrix=${matrix} metric=${metric} />` : null}
-      <label>${words.sweep.sort}
-        <select value=${sort} onChange=${(/** @type {any} */ event) => look({ sort: event.target.value })}>
-          ${metric ? html`<option value="evidence">${words.sweep.evidence}</option>` : null}<option value="number">${words.sweep.asSubmitted}</option>${nodes.length > 1 ? nodes.map((node) => html`<option value=${`node:${node}`}>${words.sweep.byNode(node)}</option>`) : null}
-        </select></label>
       ${metric && matrix.rows.length > 1 ? html`<${BaselineChoice} matrix=${matrix} nodes=${nodes} />` : null}
-      ${margin === undefined ? null : html`<label><input type="checkbox" checked=${good !== ""} onChange=${(/** @type {any} */ event) => look({ good: event.target.checked ? "1" : null })} />${words.sweep.onlyGoodEnough(margin)}</label>`}
+      <${MatrixControls} matrix=${matrix} metric=${metric} view=${view} />
       <label><input type="checkbox" checked=${differ !== ""} onChange=${(/** @type {any} */ event) => look({ differ: event.target.checked ? "1" : null })} />${words.sweep.onlyDiffering}</label>
     </div>
+    <${Filtered} matrix=${matrix} order=${order} view=${view} />
     <div class=${metric ? "halves" : ""}><div>
     <h2>${words.sweep.tabs.cells}</h2>
     ${columns.data
@@ -172,15 +163,9 @@ function Figures({ sweep, matrix, columns, metric }) {
     ${good && !order.length ? html`<${Empty} text=${words.sweep.noneGoodEnough} help="statistics"><button onClick=${() => look({ good: null })}>${words.sweep.showAllRows}</button><//>` : null}
     ${table}
     <${StopRow} matrix=${matrix} nodes=${nodes} />
-    <p class="quiet">${words.sweep.legend}${margin === undefined ? "" : ` ${words.sweep.withinLegend(margin)}`}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null} <${Link} to=${outputsHere({ worst: metric })}>${outputWords.worstCase}<//></p>
+    <p class="quiet">${view.pivot.length ? "" : words.sweep.legend}${margin === undefined || view.pivot.length ? "" : ` ${words.sweep.withinLegend(margin)}`}${order.length > 1 ? html` <${Link} to=${`/sweeps/${segment(sweep)}/compare?row=${order[0]}&other=${order[1]}&metric=${encodeURIComponent(metric)}`}>${words.sweep.besideNext}<//>` : null}${may("answer") ? html` <${Link} to=${`/sweeps/${segment(sweep)}/label?metric=${encodeURIComponent(metric)}`}>${words.label.link}<//>` : null} <${Link} to=${outputsHere({ worst: metric })}>${outputWords.worstCase}<//></p>
     ${more}
     </div>` : null}</div>`;
-}
-
-/** The numbers of rows from top to bottom. @param {any} matrix @param {string | null} metric @param {string} sort @param {string | null} group @returns {number[]} */
-function orderOf(matrix, metric, sort, group) {
-  if (group) return rowsByNode(matrix, metric, group);
-  return sort === "number" ? matrix.rows.map((/** @type {any} */ _, /** @type {number} */ index) => index) : rowsByEvidence(matrix, metric);
 }
 
 /** Outcomes are shown as events tell them; else look again whenever something happens, but not more often than it is worth. @param {string} ref @param {boolean} isLive @param {any} resources */

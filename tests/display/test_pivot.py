@@ -1,0 +1,268 @@
+"""Views of a matrix: which rows they show, in which order, what pivot tables average, and that they fit."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+
+from tests.display.test_render import document
+from wtb.analysis.statistics.intervals import intervals
+from wtb.core.errors import InputError
+from wtb.display import markdown
+from wtb.display.matrix import csv as csvfile
+from wtb.display.matrix import table
+from wtb.display.pivot import pivot_text, row_view
+from wtb.display.pivot.row_view import ViewOptions, make_view
+
+FACTORS = {
+    "retrieve.k": ["2", "10"],
+    "answer.model": ["mini", "medium", "large"],
+    "answer.prompt": ["answer-only-from-the-doc#363b6759", "answer-only-from-the-doc#1abb6b2a", "short.md#10e612a2"],
+    "answer.temperature": ["0", "0.7"],
+}
+
+
+def grid(factors: dict[str, list[str]], metrics: dict[str, str] | None = None) -> dict[str, Any]:
+    """The matrix of all levels of factors."""
+    made = document(
+        {"row": [str(n) for n in range(len([*itertools.product(*factors.values())]))]}, metrics or {"right": "higher"}
+    )
+    for row, levels in zip(made["rows"], itertools.product(*factors.values()), strict=True):
+        by_node: dict[str, list[str]] = {}
+        for factor, level in zip(factors, levels, strict=True):
+            node, _, parameter = factor.partition(".")
+            by_node.setdefault(node, []).append(f"{parameter}={level}")
+        row["combination"] = {node: ", ".join(pairs) for node, pairs in by_node.items()}
+    made["baseline"] = made["rows"][0]["combination"]
+    made["best"] = {}
+    made["primary"] = next(iter(metrics or {"right": "higher"}))
+    return made
+
+
+def viewed(made: Any, numbers: set[int] | None = None, **options: Any) -> Any:
+    made["view"] = make_view(made, ViewOptions(**options), numbers)
+    return made["view"]
+
+
+def means(made: Any) -> list[float]:
+    return [row["metrics"]["right"]["mean"] for row in made["rows"]]
+
+
+def test_a_cell_is_the_mean_of_the_combinations_that_share_both_levels() -> None:
+    made = grid(FACTORS)
+    pivot = viewed(made, pivot=["answer.model", "retrieve.k"])["pivot"]
+    assert (pivot["lines"], pivot["columns"]) == (["mini", "medium", "large"], ["2", "10"])
+    for line, model in zip(pivot["cells"], pivot["lines"], strict=True):
+        for cell, k in zip(line, pivot["columns"], strict=True):
+            rows = [
+                row
+                for row in made["rows"]
+                if row["combination"]["retrieve"] == f"k={k}" and f"model={model}," in row["combination"]["answer"]
+            ]
+            figures = [row["metrics"]["right"] for row in rows]
+            assert len(cell["rows"]) == len(rows) == 6
+            assert cell["mean"] == pytest.approx(np.mean([one["mean"] for one in figures]))
+            assert cell["ci"] == pytest.approx(np.mean([one["ci"] for one in figures], axis=0))
+    assert pivot["balanced"]
+
+
+def test_combinations_with_other_cases_are_left_out_of_means_and_counted() -> None:
+    made = grid({"a.x": ["1", "2"], "a.y": ["1", "2"]})
+    made["rows"][0]["stopped"] = {"by": "ana", "reason": "", "at": "", "cases": 3}
+    made["rows"][1]["exploratory"] = {"cases_left_out": 1}
+    made["rows"][3]["metrics"]["right"] |= {"mean": None, "ci": None}
+    pivot = viewed(made, pivot=["a.x", "a.y"])["pivot"]
+    (first, second), (third, fourth) = pivot["cells"]
+    assert (first["mean"], first["rows"], first["left_out"]) == (None, [], [0])
+    assert (second["mean"], second["left_out"]) == (None, [1])
+    assert (third["mean"], third["rows"]) == (means(made)[2], [2])
+    assert (fourth["mean"], fourth["left_out"]) == (None, [3])
+    shown = " ".join(pivot_text.render(made).split())
+    assert "3 combinations left out: stopped, added after results were seen, or without a figure." in shown
+
+
+def test_cells_that_average_other_levels_of_other_factors_are_said_to() -> None:
+    made = grid({"a.x": ["1", "2"], "a.y": ["1", "2"]})
+    assert viewed(made, pivot=["a.x"])["pivot"]["balanced"]
+    del made["rows"][3]  # excluded
+    pivot = viewed(made, pivot=["a.x"])["pivot"]
+    assert [len(line[0]["rows"]) for line in pivot["cells"]] == [2, 1]
+    assert not pivot["balanced"]
+    shown = " ".join(pivot_text.render(made).split())
+    assert "Cells average different levels of the other factors" in shown
+    assert "(2)" in shown, "how many are behind a cell stands in it, since they differ"
+
+
+def test_a_combination_that_was_excluded_leaves_its_cell_empty() -> None:
+    made = grid({"a.x": ["1", "2"], "a.y": ["1", "2"]})
+    del made["rows"][3]
+    pivot = viewed(made, pivot=["a.x", "a.y"])["pivot"]
+    assert pivot["cells"][1][1] == {"mean": None, "ci": None, "rows": [], "left_out": []}
+    assert pivot["balanced"], "the factors of the table are all that differ"
+    assert pivot_text.render(made).splitlines()[5].split()[-1] == "–"
+
+
+def test_a_factor_that_some_variants_lack_has_a_level_without() -> None:
+    made = grid({"a.x": ["1", "2"]})
+    made["rows"][1]["combination"] = {"a": "plain"}
+    pivot = viewed(made, pivot=["a.x"])["pivot"]
+    assert pivot["lines"] == ["1", None]
+    assert "\nwithout " in pivot_text.render(made)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_interval_of_a_cell_holds_the_true_mean_in_95_percent_however_rows_go_together(share: float) -> None:
+    rng = np.random.default_rng(1)
+    cases, rows, sweeps = 30, 4, 1_000
+    held = 0
+    for _ in range(sweeps):
+        common = rng.normal(size=(1, cases)) * np.sqrt(share)
+        found = intervals(common + rng.normal(size=(rows, cases)) * np.sqrt(1 - share))
+        low, high = np.nanmean(found, axis=0)
+        held += low <= 0 <= high
+    assert held / sweeps > 0.935
+
+
+@pytest.mark.parametrize("levels", [["0.5", "10", "9", "-1", "1e1"], ["1e1", "-1", "10", "9", ".5"]])
+def test_levels_stand_by_number_if_all_are_numbers_else_as_declared(levels: list[str]) -> None:
+    pivot = viewed(grid({"a.x": levels}), pivot=["a.x"])["pivot"]
+    assert [float(level) for level in pivot["lines"]] == [-1, 0.5, 9, 10, 10]
+    pivot = viewed(grid({"a.x": ["z", *levels]}), pivot=["a.x"])["pivot"]
+    assert pivot["lines"] == ["z", *levels]
+
+
+def test_rows_are_sorted_by_what_is_asked_and_unknown_figures_come_last() -> None:
+    made = grid(FACTORS, {"right": "higher", "size": "lower"})
+    made["rows"][4]["metrics"]["right"]["mean"] = None
+    made["rows"][5]["cost_usd"] = None
+    known = [number for number in range(36) if number != 4]
+    best = sorted(known, key=lambda number: -made["rows"][number]["metrics"]["right"]["mean"])
+    assert viewed(made, sort="right")["rows"] == [*best, 4]
+    assert viewed(made, sort="right:asc")["rows"] == [*reversed(best), 4]
+    sizes = [made["rows"][number]["metrics"]["size"]["mean"] for number in viewed(made, sort="size")["rows"]]
+    assert sizes == sorted(sizes)
+    assert viewed(made, sort="cost")["rows"][-1] == viewed(made, sort="cost:desc")["rows"][-1] == 5
+    assert viewed(made, sort="latency:desc")["rows"][0] == 35
+    assert viewed(made, sort="number:desc")["rows"] == [*reversed(range(36))]
+    models = [
+        made["rows"][n]["combination"]["answer"].partition(",")[0] for n in viewed(made, sort="answer.model")["rows"]
+    ]
+    assert [model for model, _ in itertools.groupby(models)] == ["model=mini", "model=medium", "model=large"]
+
+
+def test_groups_stand_in_the_order_of_levels_and_the_best_first_within() -> None:
+    made = grid(FACTORS)
+    view = viewed(made, {*range(30)}, group_by=["answer.model", "retrieve.k"])
+    assert [tuple(group["levels"].values()) for group in view["groups"]] == [
+        (model, k) for model in ("mini", "medium", "large") for k in ("2", "10")
+    ][: len(view["groups"])]
+    assert view["rows"] == [number for group in view["groups"] for number in group["rows"]]
+    for group in view["groups"]:
+        figures = [means(made)[number] for number in group["rows"]]
+        assert figures == sorted(figures, reverse=True)
+
+
+def test_a_view_changes_no_figure_and_every_form_shows_its_rows_only() -> None:
+    made = grid(FACTORS)
+    before = table.render(made, 200)
+    lines = [line.split() for line in before.splitlines() if line.split()[:1] and line.split()[0].isdecimal()]
+    numbers = sorted(int(line[0]) for line in lines[:2])
+    viewed(made, {*numbers}, where=["answer.model=mini"], sort="number:desc")
+    shown = table.render(made, 200)
+    of_view = [line.split() for line in shown.splitlines() if line.split()[:1] and line.split()[0].isdecimal()]
+    assert [int(line[0]) for line in of_view if line[1] != "of"] == numbers[::-1]
+    assert {tuple(line[:9]) for line in of_view if line[1] != "of"} == {tuple(line[:9]) for line in lines[:2]}
+    said = "2 of 36 combinations: answer.model=mini."
+    assert said in shown
+    assert "intervals, tests and corrections are those of all 36 combinations" in " ".join(shown.split())
+    assert [line["row"] for line in csv.DictReader(io.StringIO(csvfile.render(made)))] == [
+        str(n) for n in numbers[::-1]
+    ]
+    text = markdown.matrix(made)
+    assert said in text.replace("\\", "")
+    assert text.count("\n| ") == 4
+
+
+def test_a_view_with_no_row_left_says_so() -> None:
+    made = grid(FACTORS)
+    viewed(made, set(), where=["answer.model=mini"], pivot=["answer.model"])
+    assert "No combination is left by the filters." in pivot_text.render(made)
+    assert pivot_text.as_csv(made).count("\n") == 1
+    assert "0 of 36 combinations" in pivot_text.as_markdown(made)
+    viewed(made, set(), where=["answer.model=mini"])
+    assert "0 of 36 combinations" in table.render(made)
+    assert "0 of 36 combinations" in markdown.matrix(made)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sort": "kost"}, "sort: 'kost' is no metric, figure or factor; did you mean 'cost'?"),
+        ({"sort": "right:up"}, "sort: 'right:up' is no metric, figure or factor; did you mean 'right'?"),
+        (
+            {"group_by": ["answer.modl"]},
+            "group_by: the sweep has no factor 'answer.modl'; did you mean 'answer.model'?",
+        ),
+        ({"pivot": ["answer.model"] * 2}, "pivot names a factor twice"),
+        ({"pivot": [*FACTORS][:3]}, "pivot has 3 factors; expected one or two"),
+        ({"pivot": ["answer.model"], "metric": "rihgt"}, "the sweep has no metric 'rihgt'; did you mean 'right'?"),
+        ({"within": True}, "within: right has no margin; set `margin: {right: 0.05}` in the sweep file"),
+    ],
+)
+def test_what_no_view_can_be_is_refused_with_what_is_near(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        make_view(grid(FACTORS), ViewOptions(**options))  # type: ignore[arg-type]
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize(
+    "factors", [["answer.prompt", "answer.model"], ["answer.model", "answer.prompt"], ["retrieve.k"]]
+)
+def test_pivot_tables_fit_and_every_level_is_named(width: int, factors: list[str]) -> None:
+    made = grid(FACTORS)
+    viewed(made, pivot=factors)
+    shown = pivot_text.render(made, width)
+    assert max(map(cell_len, shown.splitlines())) <= width
+    for factor in factors:
+        for level in FACTORS[factor]:
+            assert level in shown.replace("\n", ""), "whole, or in the legend"
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_64_levels_stand_in_tables_below_each_other(width: int) -> None:
+    made = grid({"a.k": [str(number) for number in range(64)], "a.on": ["false", "true"]})
+    viewed(made, pivot=["a.on", "a.k"])
+    shown = pivot_text.render(made, width).splitlines()
+    assert max(map(cell_len, shown)) <= width
+    heads = [line.split()[3:] for line in shown if line.startswith("a.on")]
+    assert [level for head in heads for level in head] == [str(number) for number in range(64)]
+
+
+@pytest.mark.parametrize("metric", ["cost", "latency"])
+def test_costs_and_durations_have_pivot_tables_too(metric: str) -> None:
+    made = grid(FACTORS)
+    pivot = viewed(made, pivot=["answer.model"], metric=metric)["pivot"]
+    (first,) = pivot["cells"][0]
+    of = [row["cost_usd"] if metric == "cost" else row["latency_s"]["p50"] for row in made["rows"]]
+    assert first["mean"] == pytest.approx(np.mean([of[number] for number in first["rows"]]))
+    assert first["ci"] is None
+    assert ("$0.01" if metric == "cost" else " ms") in pivot_text.render(made)
+
+
+def test_csv_of_a_pivot_table_has_a_line_for_each_cell_in_full_precision() -> None:
+    made = grid(FACTORS)
+    pivot = viewed(made, pivot=["answer.prompt", "answer.model"])["pivot"]
+    lines = list(csv.DictReader(io.StringIO(pivot_text.as_csv(made))))
+    assert len(lines) == 9
+    assert [float(line["mean"]) for line in lines] == [cell["mean"] for cells in pivot["cells"] for cell in cells]
+    assert {(line["answer.prompt"], line["answer.model"]) for line in lines} == {
+        *itertools.product(FACTORS["answer.prompt"], FACTORS["answer.model"])
+    }
+    assert row_view.words(made) == []

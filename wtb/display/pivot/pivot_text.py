@@ -1,0 +1,228 @@
+"""A pivot table as text for a terminal, as Markdown and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from wtb.core import texts
+from wtb.display import markdown
+from wtb.display.labels import abbreviations, cut, least_width
+from wtb.display.matrix import figures, recommendation, summary
+from wtb.display.matrix.csv import safe
+from wtb.display.pivot import row_view
+from wtb.display.tables import wrapped
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import MatrixDocument
+    from wtb.core.documents.results.matrix_view import PivotCell, PivotDocument
+
+_GAP = 2
+_WITHOUT = "without"  # the level of combinations that do not have a factor
+_LINE_NAME_MOST = 24
+_CSV = ("metric", "mean", "ci_low", "ci_high", "combinations", "left_out")
+
+
+Words = tuple[str, str, str]  # a cell with its interval, with half the width of that, and without
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """A pivot table as texts."""
+
+    lines: list[str]
+    columns: list[str]
+    cells: list[list[Words]]
+
+
+def render(document: MatrixDocument, width: int = 80) -> str:
+    """The pivot table of a matrix as text.
+
+    Args:
+        document: The matrix, with a view that has a pivot table.
+        width: Columns of the terminal. If the table is wider, intervals go first, then names are cut, then columns
+            follow below each other.
+
+    Returns:
+        Lines, with what is averaged below the table.
+    """
+    pivot = document["view"]["pivot"]
+    sweep, made = document["sweep"], _texts(document, pivot)
+    parts = [f"{sweep['name']} ({sweep['status']})", ""]
+    if not made.lines:
+        parts += ["No combination is left by the filters."]
+    else:
+        table, legend = _tables(pivot, made, width)
+        parts += [*table, *(line for text in legend for line in wrapped(text, width))]
+    parts += ["", *(line for note in notes(document) for line in wrapped(note, width))]
+    visible, more = recommendation.warnings(document, all_of_them=False)
+    for warning in [*(f"Warning: {warning}" for warning in visible), more]:
+        parts += wrapped(warning, width) if warning else []
+    return "\n".join(texts.printable(line).rstrip() for line in parts) + "\n"
+
+
+def as_markdown(document: MatrixDocument) -> str:
+    """The pivot table of a matrix as Markdown."""
+    pivot = document["view"]["pivot"]
+    sweep, made = document["sweep"], _texts(document, pivot)
+    lines = [
+        [markdown.escape(name), *(each[0] for each in cells)]
+        for name, cells in zip(made.lines, made.cells, strict=True)
+    ]
+    table = markdown.table([_corner(pivot), *made.columns], lines, len(made.columns)) if lines else ""
+    title = f"### {markdown.escape(sweep['name'])} ({markdown.escape(sweep['status'])})"
+    return markdown.joined([title, table, markdown.bullets(notes(document))])
+
+
+def as_csv(document: MatrixDocument) -> str:
+    """The pivot table of a matrix as CSV: a line for each of its cells, with figures in full precision."""
+    pivot = document["view"]["pivot"]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*map(safe, pivot["factors"]), *_CSV])
+    for level, cells in zip(pivot["lines"], pivot["cells"], strict=True):
+        for other, cell in zip(pivot["columns"], cells, strict=True):
+            levels = [level, other][: len(pivot["factors"])]
+            low, high = cell["ci"] or (None, None)
+            values = [pivot["metric"], cell["mean"], low, high, len(cell["rows"]), len(cell["left_out"])]
+            writer.writerow([*map(safe, levels), *map(safe, values)])
+    return text.getvalue()
+
+
+def notes(document: MatrixDocument) -> list[str]:
+    """Say what the cells of a pivot table average, and what they do not tell."""
+    pivot = document["view"]["pivot"]
+    cells = [cell for line in pivot["cells"] for cell in line]
+    counts = sorted({len(cell["rows"]) for cell in cells if cell["rows"]})
+    per_cell = "" if not counts else f"{counts[0]}" if len(counts) == 1 else "as many as stand behind the cell"
+    metric = pivot["metric"]
+    what = f"{metric} {summary.arrow(document, metric)}" if metric in summary.metric_names(document) else metric
+    found = []
+    if counts:
+        by = " and ".join(pivot["factors"])
+        found.append(f"{what} by {by}: mean over the combinations that share the levels, {per_cell} in each cell.")
+    if any(cell["ci"] for cell in cells):
+        found.append("Intervals: at least 95%, as means of the combinations' intervals. No test is made here.")
+    if not pivot["balanced"]:
+        found.append(
+            "Cells average different levels of the other factors, so differences between cells may be due to those."
+        )
+    if left_out := sum(len(cell["left_out"]) for cell in cells):
+        found.append(
+            f"{texts.plural(left_out, 'combination')} left out: stopped, added after results were seen, or without "
+            "a figure."
+        )
+    return [*found, *row_view.words(document)]
+
+
+def _texts(document: MatrixDocument, pivot: PivotDocument) -> _Texts:
+    """Write all parts of a pivot table."""
+    cells = [cell for line in pivot["cells"] for cell in line]
+    write = _number_writer(document, pivot["metric"], cells)
+    counts = {len(cell["rows"]) for cell in cells if cell["rows"]}
+    name = pivot["metric"].rsplit(":")[-1]
+    return _Texts(
+        [_level(level) for level in pivot["lines"]],
+        [_level(level) for level in pivot["columns"]] if len(pivot["factors"]) > 1 else [texts.printable(name)],
+        [[_words(cell, write, len(counts) > 1) for cell in line] for line in pivot["cells"]],
+    )
+
+
+def _level(level: str | None) -> str:
+    return _WITHOUT if level is None else texts.printable(level)
+
+
+def _corner(pivot: PivotDocument) -> str:
+    return texts.printable(" \\ ".join(pivot["factors"]))
+
+
+def _number_writer(document: MatrixDocument, metric: str, cells: Sequence[PivotCell]) -> Callable[[float | None], str]:
+    """Return the function that writes a figure as other tables do."""
+    if metric in summary.metric_names(document):
+        digits = figures.decimals(document, metric)
+        return lambda value: figures.number(value, digits)
+    if metric == "cost":
+        largest = max((cell["mean"] or 0.0 for cell in cells), default=0.0)
+        return lambda value: texts.money(value, largest)
+    return texts.duration
+
+
+def _words(cell: PivotCell, write: Callable[[float | None], str], is_counted: bool) -> Words:
+    """Write a cell with its interval, with half of that, and without; with how many combinations it averages."""
+    if cell["mean"] is None:
+        word = "left out" if cell["left_out"] else texts.MISSING
+        return word, word, word
+    mean = write(cell["mean"])
+    count = f" ({len(cell['rows'])})" if is_counted else ""
+    if cell["ci"] is None:
+        return mean + count, mean + count, mean
+    low, high = cell["ci"]
+    return f"{mean} [{write(low)}, {write(high)}]{count}", f"{mean} ±{write((high - low) / 2)}{count}", mean
+
+
+def _tables(pivot: PivotDocument, made: _Texts, width: int) -> tuple[list[str], list[str]]:
+    """Lay the table out in the width. Returns its lines, and those of a legend of what was cut."""
+    corner = _corner(pivot)
+    most = max(map(cell_len, [corner, *made.lines]))
+    least = max(least_width(made.lines), min(most, _LINE_NAME_MOST))
+    for form in range(3):
+        widths = _widths(made, form, made.columns)
+        if most + sum(widths) + _GAP * len(widths) <= width:
+            return _lines(corner, made.lines, made.columns, made, form, widths), []
+    headers = cut(made.columns, least_width(made.columns)) or made.columns
+    for form in range(1, 3):
+        widths = _widths(made, form, headers)
+        wide = min(most, width - sum(widths) - _GAP * len(widths))
+        if wide >= least:
+            break
+    wide = max(wide, least)
+    names = cut(made.lines, wide) or made.lines
+    shown: list[str] = []
+    for places in _fitting(widths, width - wide):
+        part = _Texts(names, [], [[cells[place] for place in places] for cells in made.cells])
+        chosen = [headers[place] for place in places]
+        head = texts.cut(corner, wide)
+        shown += ["", *_lines(head, names, chosen, part, form, [widths[place] for place in places])]
+    legend = abbreviations([dict(zip(made.lines, names, strict=True)), dict(zip(made.columns, headers, strict=True))])
+    return shown[1:], legend
+
+
+def _widths(made: _Texts, form: int, headers: Sequence[str]) -> list[int]:
+    return [
+        max(cell_len(header), *(cell_len(cells[place][form]) for cells in made.cells))
+        for place, header in enumerate(headers)
+    ]
+
+
+def _fitting(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Return columns in as many tables as the width needs; each has one column at least."""
+    tables: list[list[int]] = [[]]
+    left = room
+    for place, wide in enumerate(widths):
+        if tables[-1] and wide + _GAP > left:
+            tables.append([])
+            left = room
+        tables[-1].append(place)
+        left -= wide + _GAP
+    return tables
+
+
+def _lines(
+    corner: str, names: Sequence[str], headers: Sequence[str], made: _Texts, form: int, widths: Sequence[int]
+) -> list[str]:
+    """Return the lines of a table, with its head and a rule."""
+    wide = max(map(cell_len, [corner, *names]))
+    gap = " " * _GAP
+
+    def line(name: str, cells: Sequence[str]) -> str:
+        padded = [" " * (each - cell_len(cell)) + cell for cell, each in zip(cells, widths, strict=True)]
+        return gap.join([name + " " * (wide - cell_len(name)), *padded])
+
+    rule = "─" * (wide + sum(widths) + _GAP * len(widths))
+    rows = [line(name, [cell[form] for cell in cells]) for name, cells in zip(names, made.cells, strict=True)]
+    return [line(corner, headers), rule, *rows]
