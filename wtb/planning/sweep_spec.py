@@ -297,6 +297,10 @@ class SweepSpec(Strict):
         changed._fork_variants = refs
         return changed
 
+    def with_texts(self, texts: Mapping[str, str]) -> SweepSpec:
+        """Return the sweep with the texts of further files, by SHA-256."""
+        return self.model_copy(update={"texts": {**self.texts, **texts}}) if texts else self
+
     @property
     def variants(self) -> Mapping[str, Literal["all"] | Sequence[VariantRef]]:
         """What is varied, of a sweep without grids: that of a `Bound`, or as it is stored."""

@@ -20,6 +20,7 @@ from wtb.operations import context as contexts
 from wtb.operations.growth import extending, new_cases
 from wtb.operations.results import matrix as results
 from wtb.operations.running import local
+from wtb.planning.factors import parameter_files
 from wtb.store.read import queries
 
 if TYPE_CHECKING:
@@ -74,10 +75,10 @@ def extend(
     """
     backend = open_backend(db, broker)
     rows = None if cases is None else new_cases.cases_to_send(cases)
-    levels = read_levels(vary)
+    levels, texts = read_levels(vary)
     chosen = None if combination is None else dict(read_pair("--combination", text) for text in combination)
     if dry_run:
-        planned = backend.call(extending.plan_extension, ref, cases=rows, repeats=repeats, vary=levels)
+        planned = backend.call(extending.plan_extension, ref, cases=rows, repeats=repeats, vary=levels, texts=texts)
         is_json = format is options.Format.json
         put(json_text.as_json(asdict(planned)) if is_json else extensions.planned_in_words(planned), output)
         return
@@ -89,6 +90,7 @@ def extend(
             cases=rows,
             repeats=repeats,
             vary=levels,
+            texts=texts,
             combination=chosen,
             allow_code_change=allow_code_change,
             reason=reason,
@@ -98,14 +100,17 @@ def extend(
     _present(backend, added, format, output)
 
 
-def read_levels(texts: list[str] | None) -> dict[str, list[Variant]]:
-    """Read NODE=VARIANT, where the variant is as in a sweep file; several of a node are a list."""
+def read_levels(texts: list[str] | None) -> tuple[dict[str, list[Variant]], dict[str, str]]:
+    """Read NODE=VARIANT or NODE.PARAMETER=LEVEL as in a sweep file; several of a node are a list.
+
+    Returns the variants, in which files stand by their path and hash, and the texts of these files by SHA-256.
+    """
     found: dict[str, list[Variant]] = {}
     for text in texts or ():
         node, form = read_pair("--vary", text)
         written = yaml_reader.parse(f"vary: {form}".encode(), "--vary").data["vary"] if form[0] in "{[" else form
         found.setdefault(node, []).extend(written if isinstance(written, list) else [written])
-    return found
+    return parameter_files.read_level_files(found, "--vary")
 
 
 def _present(backend: Backend, added: Extended, format: options.Format, output: Path | None) -> None:

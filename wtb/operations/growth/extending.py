@@ -24,11 +24,12 @@ from wtb.operations.growth.extension_draft import (
     draft_extension,
     stopped_to_restart,
 )
-from wtb.operations.growth.levels import Code, changed_code, code_error
+from wtb.operations.growth.levels import Code, changed_code, code_error, with_texts
 from wtb.operations.payers import check_payer
 from wtb.operations.running import continuing, local
 from wtb.operations.running.local import ShowProgress
 from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
+from wtb.planning.factors.parameter_files import sent_texts
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import Variant
 from wtb.store.growth.extension import Extension, insert_extension
@@ -69,6 +70,7 @@ def plan_extension(
     cases: Sequence[Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Variant]] | None = None,
+    texts: Mapping[str, str] | None = None,
     code: Code | None = None,
 ) -> PlannedExtension:
     """Show what `extend` would add: cells, node runs and their price. Nothing is changed.
@@ -79,6 +81,7 @@ def plan_extension(
         cases: Cases to add, as in a file of cases. Those that are there with the same content are counted.
         repeats: How many repeats there are to be.
         vary: Node -> further variants, as in a sweep file.
+        texts: Texts of the files that levels name as `file://PATH#SHA256`, by SHA-256.
         code: Binds a sweep to its code; by default what its import path names.
 
     Returns:
@@ -88,9 +91,10 @@ def plan_extension(
         InputError: If there is no such sweep, or something does not fit.
         ConflictError: If the sweep cannot be extended.
     """
+    code = with_texts(code or partial(bind_stored, context), sent_texts(vary, texts, "vary"))
     sweep = queries.find_sweep(context.database, ref)
     check_extensible(context, sweep)
-    return draft_extension(context, sweep, (cases, repeats, vary), code or partial(bind_stored, context)).planned
+    return draft_extension(context, sweep, (cases, repeats, vary), code).planned
 
 
 @checked
@@ -102,6 +106,7 @@ def extend(
     cases: Sequence[Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Variant]] | None = None,
+    texts: Mapping[str, str] | None = None,
     combination: Mapping[str, str] | None = None,
     allow_code_change: bool = False,
     reason: Reason | None = None,
@@ -121,6 +126,7 @@ def extend(
         cases: Cases to add, as in a file of cases. Those that are there with the same content are counted.
         repeats: How many repeats there are to be.
         vary: Node -> further variants, as in a sweep file.
+        texts: Texts of the files that levels name as `file://PATH#SHA256`, by SHA-256.
         combination: Node -> variant: stopped combinations that choose all of these run again.
         allow_code_change: Go on although code, or a tool of a server, has changed.
         reason: A reason for people.
@@ -136,13 +142,13 @@ def extend(
         ConflictError: If the sweep is a baseline or a pool, it is cancelled, another process runs it, or its code or a
             tool of a server has changed.
     """
+    code = with_texts(code or partial(bind_stored, context), sent_texts(vary, texts, "vary"))
     database = context.database
     sweep = queries.find_sweep(database, ref)
     check_payer(context, sweep)
     check_extensible(context, sweep)
     if run:
         check_runs_elsewhere(context, sweep)
-    code = code or partial(bind_stored, context)
     numbers = [] if combination is None else stopped_to_restart(context, sweep, combination)
     draft = draft_extension(context, sweep, (cases, repeats, vary), code, restarts=combination is not None)
     changed = _check_code(context, draft, allow=allow_code_change)

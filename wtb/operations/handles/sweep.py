@@ -62,6 +62,7 @@ from wtb.operations.running.preparing import bind_stored
 from wtb.operations.running.published_scoring import Scoring, cancel_scoring, score_published, show_scoring
 from wtb.operations.telemetry.export import ExportedTraces, export_traces
 from wtb.planning.binding import Bound, bind
+from wtb.planning.factors.parameter_files import read_level_files
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import ListedSweep, SweepRow
 
@@ -221,12 +222,14 @@ class SweepHandle(TargetHandle):
             (1, [4, 6])
         """
         rows = None if cases is None else cases_to_send(cases)
+        levels, texts = read_level_files(vary, "vary")
         return extend(
             self._context,
             self.id,
             cases=rows,
             repeats=repeats,
-            vary=vary,
+            vary=levels,
+            texts=texts,
             combination=combination,
             allow_code_change=allow_code_change,
             reason=reason,
@@ -249,7 +252,10 @@ class SweepHandle(TargetHandle):
             cases: A file of cases, or the cases.
         """
         rows = None if cases is None else cases_to_send(cases)
-        return plan_extension(self._context, self.id, cases=rows, repeats=repeats, vary=vary, code=self._bind)
+        levels, texts = read_level_files(vary, "vary")
+        return plan_extension(
+            self._context, self.id, cases=rows, repeats=repeats, vary=levels, texts=texts, code=self._bind
+        )
 
     @documented_by(stop_combination)
     def stop_combination(self, combination: Mapping[str, str], *, reason: str | None = None) -> StoppedCombinations:

@@ -130,9 +130,8 @@ def names_label(text: str, label: str) -> bool:
     """Return whether a text, as people type it, names the level of a label: by itself, or without its hash."""
     if text in (label, label.rpartition("#")[0]) or level_label(text) == label:
         return True
-    reference = file_reference(text)
-    path = text.removeprefix(SCHEME) if reference is None else reference.path
-    return text.startswith(SCHEME) and path.rpartition("/")[2] == label.rpartition("#")[0]
+    is_path = text.startswith(SCHEME) and file_reference(text) is None  # one that was read is named by its text, too
+    return is_path and text.rpartition("/")[2] == label.rpartition("#")[0]
 
 
 def matching_levels(every: Sequence[Mapping[str, str]], key: str, text: str) -> list[str] | None:
