@@ -10,7 +10,7 @@ from wtb.authoring.graph import queue_of, reachable, successors
 from wtb.config.field_types import is_import_path
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
-from wtb.core.errors import ConflictError, InputError, meant_or_known
+from wtb.core.errors import ConflictError, InputError, meant_or_known, quoted_names
 from wtb.core.factors.file_levels import texts_of
 from wtb.core.tree.grouping import agreed
 from wtb.execution.runtime.fork_run import is_being_run
@@ -253,9 +253,9 @@ def _choices(
     for node in following - same.keys() - variants.keys():
         of = sorted({one[node] for one in chosen if node in one})
         if of:
-            names = ", ".join(of)
             problems.append(
-                f"the cells of execution {origin.id} choose {names} for node {node!r}: pick one of them as its variant"
+                f"the cells of execution {origin.id} choose {quoted_names(of)} for node {node!r}: pick one of "
+                f"them as its variant"
             )
     if problems:
         raise InputError(*sorted(problems))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.authoring.nodes import Node, Variant
-from wtb.core.errors import InputError
+from wtb.core.errors import InputError, quoted_names
 from wtb.core.factors.factors import base_name, factors_of
 from wtb.core.factors.file_levels import file_reference, with_texts
 from wtb.core.factors.level_names import canonical, level_label, point_name
@@ -61,7 +61,7 @@ def _changed(bound: Bound, node: Node, levels: Mapping[str, Any], chosen: Sequen
     if len(names) > 1:
         raise InputError(
             f"several variants of node {node.name!r} are chosen here, so a level alone does not say which one is "
-            f"changed: {', '.join(names)}; choose a whole variant"
+            f"changed: {quoted_names(names)}; choose a whole variant"
         )
     name = names[0] if names else node.default
     refs = _refs(bound, node.name)

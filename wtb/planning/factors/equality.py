@@ -13,7 +13,7 @@ from wtb.planning.factors.variant_forms import VariantRef
 
 
 def equal_variants(refs: Sequence[VariantRef], variants: Mapping[str, Variant]) -> list[tuple[int, str]]:
-    """Find grid points that do the same as another variant.
+    """Find variants that do the same as another one.
 
     Args:
         refs: The variants of a node, as its sweep has them.
@@ -22,15 +22,13 @@ def equal_variants(refs: Sequence[VariantRef], variants: Mapping[str, Variant]) 
     Returns:
         The number of each that equals one before it, and a line that names both.
     """
-    if not any(ref.levels for ref in refs):
-        return []  # people may want to compare a variant with itself
     seen: dict[Any, VariantRef] = {}
     problems: list[tuple[int, str]] = []
     for number, ref in enumerate(refs):
         if (variant := variants.get(ref.name)) is None:
             continue
         first = seen.setdefault(_identity(variant), ref)
-        if first is not ref and (first.levels or ref.levels):
+        if first is not ref:
             text = (
                 f"the variants {first.name!r} and {ref.name!r} of node {variant.node!r} are equal: the same function "
                 f"with the same parameters; leave one of them out"

@@ -168,8 +168,8 @@ def _unread(values: Mapping[str, Any], texts: Mapping[str, str], located: Locate
     for written, place in unread.items():
         yield located.problem(
             place,
-            f"{written!r:.200} names a file, and no file is read here: `wtb` and its Python client read it where they run; "
-            f"expected its text",
+            f"{written!r:.200} names a file, and no file is read here: `wtb` and its Python client read it "
+            f"where they run; expected its text",
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from wtb.config.field_types import name_of, variant_name
 from wtb.config.yaml_reader import Loc
-from wtb.core.errors import meant_or_known
+from wtb.core.errors import meant_or_known, quoted_names
 from wtb.core.factors.factors import labels_of
 from wtb.core.factors.file_levels import SCHEME, file_reference
 from wtb.core.factors.level_names import canonical, level_label
@@ -92,7 +92,7 @@ def _names(variants: Variants, key: str, written: Any, place: Loc, report: Repor
             labels = [level_label(level) for level in matches or levels.values()]
             text = f"no level {level_label(value)} of {key!r}{meant_or_known(level_label(value), labels)}"
             if matches:
-                text = f"{level_label(value)} of {key!r} is ambiguous; expected one of: {', '.join(labels)}"
+                text = f"{level_label(value)} of {key!r} is ambiguous; expected one of: {quoted_names(labels)}"
             report(place, text)
             return node, None
         chosen.add(canonical(matches[0]))
