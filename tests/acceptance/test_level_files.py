@@ -158,7 +158,7 @@ def test_handles_in_python_read_files_relative_to_the_working_directory(
 ) -> None:
     monkeypatch.chdir(ran.folder)
     monkeypatch.syspath_prepend(str(ran.folder))
-    bench = wtb.Bench(f"sqlite:///{ran.file}")
+    bench = wtb.open(f"sqlite:///{ran.file}")
     sweep = bench.sweep("sweep")
     levels = {"answer.prompt": ["file://prompts/cited.md"]}
     assert sweep.plan_extension(vary=levels).cells == 4

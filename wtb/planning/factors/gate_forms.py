@@ -66,7 +66,7 @@ def read_gate(item: object) -> object:
         raise problem(f"{len(item):,} characters; expected at most {_LONGEST:,}")
     key, _, name = item.partition(":")
     if key.strip() == NO_WORSE_THAN:
-        return f"{NO_WORSE_THAN}: {name_of(name)}"
+        return f"{NO_WORSE_THAN}: {name_of(name.strip())}"
     rows, figures = _split(item)
     checked = condition(figures)
     if not rows:
