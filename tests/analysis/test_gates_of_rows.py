@@ -137,8 +137,7 @@ def test_a_gate_that_cannot_be_meant_is_rejected(gate: Any, problem: str) -> Non
         ("", "'gates[0]' is ''; expected METRIC.STATISTIC >= NUMBER, such as 'contains.mean >= 0.9'"),
         (
             "answer.model=mini: x",
-            "'gates[0]' is 'answer.model=mini: x'; expected METRIC.STATISTIC >= NUMBER, such as "
-            "'contains.mean >= 0.9', without 'x'",
+            "'gates[0]' is 'answer.model=mini: x'; expected METRIC.STATISTIC >= NUMBER, such as 'contains.mean >= 0.9'",
         ),
     ],
 )

@@ -249,14 +249,16 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
 def meant_or_known(found: str, known: Iterable[str]) -> str:
     """The near match as `did_you_mean` gives it, or what is known, where there is none near."""
     names = list(known)
-    if near := did_you_mean(found, names):
-        return near
-    if any("," in name for name in names):
-        folded = found.casefold()
-        listed = quoted_names(sorted(names, key=lambda name: folded not in name.casefold()))  # otherwise in their order
-    else:
-        listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    return f"; expected one of: {listed}"
+    return did_you_mean(found, names) or f"; expected one of: {nearest_names(found, names)}"
+
+
+def nearest_names(found: str, known: Iterable[str]) -> str:
+    """The first of what is known, those that hold `found` before others; in quotes if names hold commas."""
+    names = list(known)
+    if not any("," in name for name in names):
+        return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    folded = found.casefold()
+    return quoted_names(sorted(names, key=lambda name: folded not in name.casefold()))
 
 
 def quoted_names(names: Sequence[str]) -> str:
