@@ -243,8 +243,8 @@ def test_a_server_rejects_the_name_of_a_file_before_anything_else(sending: Sendi
         status, _, document = sending.post(path, body)
         assert (status, document["detail"].count("no file is read here")) == (400, 1), (path, document)
         assert "root:" not in json.dumps(document)
-    status, _, document = sending.post("/sweeps/here/extend", {"vary": {"B.by": [7]}})
-    assert status == 409  # no worker runs it
+    status, _, document = sending.post("/sweeps/here/extend", {"vary": {"B": [{"name": "seven", "by": 7}]}})
+    assert (status, "was not given to workers" in document["detail"]) == (409, True), document
 
 
 # Steering

@@ -228,10 +228,8 @@ def add(workflow: Workflow, node_name: str, ref: VariantDraft, code: Code) -> tu
     if ref.is_own:
         if ref.name in node.variants:
             return None, []
-        near = did_you_mean(ref.name, node.variants)
-        return None, [
-            f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {nearest_names(ref.name, node.variants)})"
-        ]
+        near, known = did_you_mean(ref.name, node.variants), nearest_names(ref.name, node.variants)
+        return None, [f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {known})"]
     added = AddedVariant(node.name, ref.name, ref.source, ref.of, ref.params)
     try:
         made = make_variant(node, added, code.load)
