@@ -472,10 +472,10 @@ def test_where_no_file_is_read_its_name_is_refused() -> None:
     with pytest.raises(InputError) as raised:
         spec_with(vary={"answer": {"prompt": ["file:///etc/passwd"]}}, params={"a": ["file://x"]})
     assert raised.value.problems == (
-        "vary.answer.prompt[0]: 'file:///etc/passwd' names a file, and no file is read here, only where `wtb` reads a "
-        "sweep file; expected its text",
-        "params.a[0]: 'file://x' names a file, and no file is read here, only where `wtb` reads a sweep file; expected "
-        "its text",
+        "vary.answer.prompt[0]: 'file:///etc/passwd' names a file, and no file is read here: `wtb` and its Python "
+        "client read it where they run; expected its text",
+        "params.a[0]: 'file://x' names a file, and no file is read here: `wtb` and its Python client read it where "
+        "they run; expected its text",
     )
     known = {"a" * 64: "other text"}
     with pytest.raises(InputError, match="a text with another SHA-256"):

@@ -508,8 +508,8 @@ def test_a_gate_is_a_comparison_or_a_baseline(written: object, read: str) -> Non
 @pytest.mark.parametrize(
     ("written", "problem"),
     [
-        ("ndcg.mean >=", "'gates[0]' has 'ndcg.mean >=', which cannot be read; expected a comparison such as"),
-        ("open('x') > 1", "is not allowed here"),
+        ("ndcg.mean >=", "'gates[0]' is 'ndcg.mean >='; expected METRIC.STATISTIC >= NUMBER, such as"),
+        ("open('x') > 1", "expected METRIC.STATISTIC >= NUMBER, such as 'contains.mean >= 0.9', without"),
         ("no_worse_than:", "expected a name of 1 to 200 printable characters"),
         ({"no_worse_than": "a", "b": 1}, "expected a comparison such as"),
         (0.25, "expected a comparison such as"),
@@ -526,7 +526,7 @@ def test_what_is_no_gate_is_refused(written: object, problem: str) -> None:
         ({}, "neither of 'maximize' and 'minimize'; expected one of them"),
         ({"maximize": "a", "minimize": "b"}, "both of 'maximize' and 'minimize'"),
         ({"maximise": "a"}, "key 'best.maximise' is not known; did you mean 'maximize'?"),
-        ({"maximize": "a", "subject_to": "cost"}, "'best.subject_to' has 'cost' is not allowed here"),
+        ({"maximize": "a", "subject_to": "cost"}, "'best.subject_to' is 'cost'; expected METRIC.STATISTIC >="),
     ],
 )
 def test_best_names_one_metric_and_at_most_one_condition(written: object, problem: str) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, cast
 
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
+from wtb.core.documents.matrix import is_ranked
 from wtb.core.errors import InputError
-from wtb.core.expressions.figures import Name, parse_condition
+from wtb.core.expressions.figures import Condition, Name
 from wtb.core.expressions.language import UnknownValue
 from wtb.core.scoring.missing_words import hangs_on
 from wtb.core.scoring.scales import OnFailure
+from wtb.core.tree.combinations import in_words
+from wtb.planning.factors.gate_forms import parse_gate
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure
-from wtb.planning.sweep_spec import SweepSpec, baseline_of
+from wtb.planning.prepare import matching
+from wtb.planning.sweep_spec import SweepSpec
 from wtb.store.control.labels import has_labels
 from wtb.store.database import Database
 from wtb.store.limits.sessions import named_session
@@ -23,6 +27,8 @@ from wtb.store.schedules import fire_of_sweep
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import GateDocument, GateVerdict, JudgedMatrixDocument, MatrixDocument, RowDocument
+
+_MOST_NAMED = 3  # rows that a sentence names
 
 
 def judged(
@@ -67,8 +73,13 @@ def judge(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[G
     trust = _trust(database, sweep)
     cells = matrix["cells"]
     for text in sweep.spec.get("gates", ()):
-        name = baseline_of(text)
-        gate = _condition(matrix, text) if name is None else _no_worse(database, sweep, name)
+        written = parse_gate(text)
+        if written.condition is None:
+            gate = _no_worse(database, sweep, written.baseline or "")
+        elif written.rows:
+            gate = _of_rows(matrix, written.condition, written.rows)
+        else:
+            gate = _condition(matrix, written.condition)
         still_open = cells["pending"] + cells["running"] + cells["waiting"]
         if still_open:
             those = "1 cell has" if still_open == 1 else f"{still_open:,} cells have"
@@ -96,10 +107,11 @@ def _trust(database: Database, sweep: SweepRow) -> Mapping[str, _Trust]:
 
 def _as_trusted(gate: GateVerdict, text: str, trust: Mapping[str, _Trust], matrix: MatrixDocument) -> GateVerdict:
     """A gate with whether what it rests on may decide it."""
-    if baseline_of(text) is not None:
+    condition = parse_gate(text).condition
+    if condition is None:
         metrics = set(matrix["metrics"])  # any of them may be what got worse
     else:
-        metrics = {_metric_of(name, matrix["metrics"]) for name in parse_condition(text).names}
+        metrics = {_metric_of(name, matrix["metrics"]) for name in condition.names}
     told = [trust[metric](metric) for metric in sorted(metrics & trust.keys())]
     if not told:
         return gate
@@ -125,8 +137,7 @@ def check_gates(database: Database, spec: SweepSpec) -> None:
     """Refuse gates that name a baseline which is not there. Raises InputError."""
     problems = []
     for number, text in enumerate(spec.gates):
-        name = baseline_of(text)
-        if name is None:
+        if (name := parse_gate(text).baseline) is None:
             continue
         try:
             named_baseline(database, named_session(database, spec.session), name)
@@ -136,19 +147,78 @@ def check_gates(database: Database, spec: SweepSpec) -> None:
         raise InputError(*problems)
 
 
-def _condition(matrix: MatrixDocument, text: str) -> GateVerdict:
-    condition = parse_condition(text)
-    answer = condition.answer(lambda name: _figure(matrix, name))
+def _condition(matrix: MatrixDocument, condition: Condition) -> GateVerdict:
+    """Judge a condition on the sweep, or on the row that is chosen."""
+    return _verdict(matrix, condition, _figure, _row_of(matrix))
+
+
+def _verdict(
+    matrix: MatrixDocument,
+    condition: Condition,
+    figure: Callable[[MatrixDocument, Name], float],
+    row: RowDocument | None,
+) -> GateVerdict:
+    """Judge a condition by the figures that there are, and by those that missing cells may make of them."""
+    answer = condition.answer(lambda name: figure(matrix, name))
     gate: GateVerdict = {"holds": answer.holds, "values": dict(answer.values), "because": answer.because}
     if not answer.holds or not any("missing" in one for row in matrix["rows"] for one in row["metrics"].values()):
         return gate
     from wtb.analysis.matrix.at_worst import count_missing, fails_at_worst, moved
 
-    ends = [partial(_figure, one) for one in (moved(matrix, 0), moved(matrix, 1))]
+    ends = [partial(figure, one) for one in (moved(matrix, 0), moved(matrix, 1))]
     if fails_at_worst(condition, ends):
-        count = count_missing(matrix, condition.names, _row_of(matrix))
+        count = count_missing(matrix, condition.names, row)
         gate = {**gate, "holds": None, "because": f"it {hangs_on(count)}"}
     return gate
+
+
+def _of_rows(matrix: MatrixDocument, condition: Condition, choices: Mapping[str, str]) -> GateVerdict:
+    """Judge a condition that must hold for every row with some variants or levels."""
+    rows = {number: row for number, row in enumerate(matrix["rows"]) if is_ranked(row)}
+    try:
+        places = matching([row["combination"] for row in rows.values()], choices, where="") if rows else []
+    except InputError:  # a part of the sweep ran, or what has them was stopped
+        places = []
+    if not places:
+        return {"holds": None, "values": {}, "because": "no row that was planned and runs to its end is meant by it"}
+    numbers = [list(rows)[place] for place in places]
+    verdicts = {number: _verdict_of_row(matrix, condition, number) for number in numbers}
+    if len(numbers) == 1:
+        return verdicts[numbers[0]]
+    for holds, words in ((False, "does not hold for"), (None, "cannot be told for")):
+        if wrong := [number for number in numbers if verdicts[number]["holds"] is holds]:
+            first = verdicts[wrong[0]]
+            names = _named([in_words(rows[number]["combination"]) for number in wrong])
+            because = f"{words} {names}, of {len(numbers):,} rows"
+            if first["because"]:
+                because += f": {first['because']}"
+            return {"holds": holds, "values": first["values"], "because": because}
+    return {"holds": True, "values": {}, "because": f"for all {len(numbers):,} rows: {_ranges(verdicts.values())}"}
+
+
+def _verdict_of_row(matrix: MatrixDocument, condition: Condition, number: int) -> GateVerdict:
+    def figure(one: MatrixDocument, name: Name) -> float:
+        return row_figure(one, one["rows"][number], name)
+
+    return _verdict(matrix, condition, figure, matrix["rows"][number])
+
+
+def _named(rows: Sequence[str]) -> str:
+    more = len(rows) - _MOST_NAMED
+    return "; ".join(rows[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _ranges(verdicts: Iterable[GateVerdict]) -> str:
+    """Return the least and the most of each figure over rows, in words."""
+    by_name: dict[str, list[float]] = {}
+    for verdict in verdicts:
+        for name, value in verdict["values"].items():
+            by_name.setdefault(name, []).extend([] if value is None else [value])
+    return ", ".join(
+        f"{name} = {min(values):.4g}" + (f" to {max(values):.4g}" if max(values) != min(values) else "")
+        for name, values in by_name.items()
+        if values
+    )
 
 
 def _row_of(matrix: MatrixDocument) -> RowDocument | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, overload
 
-from wtb.core.errors import InputError, did_you_mean
+from wtb.core.errors import InputError, did_you_mean, nearest_names
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
@@ -270,7 +270,7 @@ class Node:
         except KeyError:
             raise InputError(
                 f"node {self.name!r} has no variant {variant!r}{did_you_mean(variant, self.variants)}"
-                f" (it has: {', '.join(self.variants)})"
+                f" (it has: {nearest_names(variant, self.variants)})"
             ) from None
 
     @overload

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Dis
 from wtb.config.validation_messages import expected, problem
 from wtb.core import units
 from wtb.core.expressions.figures import parse_condition
+from wtb.core.expressions.language import UnreadableExpression
 from wtb.core.serialization.storable import unstorable
 
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -99,6 +100,8 @@ def condition(value: object) -> object:
         raise expected("a comparison such as 'ndcg.mean >= 0.25'")
     try:
         return parse_condition(value).text
+    except UnreadableExpression as error:
+        raise expected(f"METRIC.STATISTIC >= NUMBER, such as 'contains.mean >= 0.9'{error.note(value)}") from None
     except ValueError as error:
         raise problem(str(error)) from None
 

@@ -28,7 +28,7 @@ A message says what was found, what was expected and what to do next.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 
@@ -244,7 +244,7 @@ class AccessDenied(ServerError):
     """The server knows no such token, or the token may not do what was asked."""
 
 
-_LONGEST_NAME, _MOST_NAMES = 200, 1000
+_LONGEST_NAME, _MOST_NAMES, _MOST_QUOTED = 200, 1000, 5
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str:
@@ -259,8 +259,22 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
 def meant_or_known(found: str, known: Iterable[str]) -> str:
     """The near match as `did_you_mean` gives it, or what is known, where there is none near."""
     names = list(known)
-    listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    return did_you_mean(found, names) or f"; expected one of: {listed}"
+    return did_you_mean(found, names) or f"; expected one of: {nearest_names(found, names)}"
+
+
+def nearest_names(found: str, known: Iterable[str]) -> str:
+    """The first of what is known, those that hold `found` before others; in quotes if names hold commas."""
+    names = list(known)
+    if not any("," in name for name in names):
+        return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    folded = found.casefold()
+    return quoted_names(sorted(names, key=lambda name: folded not in name.casefold()))
+
+
+def quoted_names(names: Sequence[str]) -> str:
+    """The first of some names, which may hold commas: `'a, b', 'c' and 3 more`."""
+    more = len(names) - _MOST_QUOTED
+    return ", ".join(map(repr, names[:_MOST_QUOTED])) + (f" and {more:,} more" if more > 0 else "")
 
 
 def one_line(error: BaseException | None) -> str:

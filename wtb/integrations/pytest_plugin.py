@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -308,7 +309,10 @@ def _run(prepared: Prepared, context: Context) -> SweepHandle:
     ran = run(context, prepared)
     result = SweepHandle(context, ran.sweep.id)
     if ran.interrupted:
-        pytest.exit(f"interrupted; the sweep continues with: wtb resume {result.id} --db {result.database.shown_url}")
+        pytest.exit(
+            f"interrupted; the sweep continues with: wtb resume {result.id} --db "
+            f"{shlex.quote(result.database.shown_url)}"
+        )
     return result
 
 

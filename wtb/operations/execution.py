@@ -15,6 +15,7 @@ from wtb.operations.handles.execution import ExecutionHandle
 from wtb.operations.running.local import begin, check_options, create
 from wtb.operations.running.preparing import prepare_single
 from wtb.operations.running.submitting import submit
+from wtb.planning.factors.parameter_files import read_level_files
 from wtb.store.database import Database
 
 
@@ -75,7 +76,9 @@ def start(
     if isinstance(db, Context) and db.session is not None:
         keys.setdefault("session", db.session)
     found = workflow if isinstance(workflow, str) else as_workflow(workflow, "workflow")
-    prepared = prepare_single(found, input, variants=variants, from_node=from_node, **keys)
+    levels, texts = read_level_files(variants, "variants")
+    keys["texts"] = {**keys.get("texts", {}), **texts}
+    prepared = prepare_single(found, input, variants=levels, from_node=from_node, **keys)
     check_options(
         prepared, breakpoints=breakpoints, until=until
     )  # what needs no database is refused before there is one

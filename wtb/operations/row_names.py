@@ -26,7 +26,7 @@ def row_number(every: Sequence[Mapping[str, str]], name: str, row: int | str) ->
     """
     if isinstance(row, int) or row.isdecimal():
         return int(row)
-    found = matching(every, _pairs(every, name, row), name)
+    found = matching(every, _pairs(every, name, row), f"{name}: ")
     if len(found) > 1:
         rows = "; ".join(f"{number} ({in_words(every[number])})" for number in found[:_MOST_ROWS])
         more = f" and {len(found) - _MOST_ROWS:,} more" if len(found) > _MOST_ROWS else ""
@@ -53,7 +53,7 @@ def filtered_rows(every: Sequence[Mapping[str, str]], where: Sequence[str]) -> s
     by_factors: dict[frozenset[str], set[int]] = {}
     for text in where:
         pairs = _pairs(every, "where", text)
-        by_factors.setdefault(frozenset(pairs), set()).update(matching(every, pairs, "where"))
+        by_factors.setdefault(frozenset(pairs), set()).update(matching(every, pairs, "where: "))
     return set(range(len(every))).intersection(*by_factors.values())
 
 

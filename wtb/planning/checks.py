@@ -14,8 +14,9 @@ from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.expressions.figures import Name, parse_condition
 from wtb.planning.binding import Bound
+from wtb.planning.factors.gate_forms import parse_gate
 from wtb.planning.metric_names import primary_of, unknown_figure, unknown_metric
-from wtb.planning.sweep_spec import SweepSpec, baseline_of
+from wtb.planning.sweep_spec import SweepSpec
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
@@ -148,16 +149,15 @@ def check_figures(bound: Bound) -> None:
     spec, evaluators = bound.spec, metrics_given(bound.spec, bound.evaluators)
     figures: list[tuple[tuple[str | int, ...], Name, bool]] = []
     for number, gate in enumerate(spec.gates):
-        if baseline_of(gate) is None:
-            figures += [(("gates", number), name, True) for name in parse_condition(gate).names]
+        if (condition := parse_gate(gate).condition) is not None:
+            of_sweep = not parse_gate(gate).rows
+            figures += [(("gates", number), name, of_sweep) for name in condition.names]
     if spec.best is not None:
         wanted = "maximize" if spec.best.maximize else "minimize"
         if spec.best.metric:
             figures.append((("best", wanted), Name((spec.best.metric,)), False))
-        condition = spec.best.subject_to
-        figures += (
-            [(("best", "subject_to"), name, False) for name in parse_condition(condition).names] if condition else []
-        )
+        if subject_to := spec.best.subject_to:
+            figures += [(("best", "subject_to"), name, False) for name in parse_condition(subject_to).names]
     found = [(loc, unknown_figure(name, evaluators, of_sweep=of_sweep)) for loc, name, of_sweep in figures]
     found += [(("margin", metric), wrong) for metric, wrong in margin_problems(bound, spec.margin).items()]
     found += [(("agreement", metric), unknown_metric(metric, evaluators)) for metric in spec.agreement]

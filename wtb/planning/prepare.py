@@ -16,7 +16,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.redaction import NOTHING, read_project_redaction
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
-from wtb.core.errors import InputError, StoreError, meant_or_known
+from wtb.core.errors import InputError, StoreError, meant_or_known, quoted_names
 from wtb.core.factors.factors import label_columns, labels_of
 from wtb.core.ids import short_id
 from wtb.core.serialization.codec import encode
@@ -39,6 +39,7 @@ from wtb.planning.checks import (
 from wtb.planning.data.checking import check_cases
 from wtb.planning.data.picking import Only, draw_sample, pick_cases
 from wtb.planning.environment import environment
+from wtb.planning.factors.gate_forms import parse_gate, unquoted
 from wtb.planning.factors.references import is_step_of, matching_levels
 from wtb.planning.metric_names import margins_of
 from wtb.planning.publishing import IMPORTED, Code
@@ -306,7 +307,7 @@ def prepare(
             "the final cases are those that the sweep keeps for the end, and it keeps none; expected 'holdout'",
             argument="final",
         )
-    bound = bind(spec, workflow, evaluators, code)
+    bound = bind(spec, workflow, evaluators, code, is_new=True)
     spec = bound.spec
     check_pool(bound)
     check_figures(bound)
@@ -331,6 +332,7 @@ def prepare(
     source = of_workflow(source, bound.workflow)
     total, blank_rows = source.check()
     chosen = _expand(spec, bound, total, max_cells)
+    _check_rows_of_gates(spec, list(chosen))
     choices, baseline = _pick_choices(chosen, only)
     check_redaction(bound)
     source, sampled_from = (source, None) if only.sample is None else draw_sample(spec, source, only)
@@ -393,6 +395,19 @@ def _expand(spec: SweepSpec, bound: Bound, cases: int, max_cells: int) -> Combin
     )
 
 
+def _check_rows_of_gates(spec: SweepSpec, every: Sequence[Mapping[str, str]]) -> None:
+    """Reject gates on rows that no combination has. Raises InputError."""
+    problems: list[str] = []
+    for number, text in enumerate(spec.gates):
+        if rows := parse_gate(text).rows:
+            try:
+                matching(every, rows, where="")
+            except InputError as error:
+                problems += [spec.located.problem(("gates", number), one) for one in error.problems]
+    if problems:
+        raise InputError(*problems)
+
+
 def _pick_choices(
     combinations: Combinations, only: Only
 ) -> tuple[Sequence[Mapping[str, str]], Mapping[str, str] | None]:
@@ -422,16 +437,16 @@ def _with_commas(chosen: Mapping[str, str], every: Sequence[Mapping[str, str]]) 
     return found
 
 
-def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str], name: str = "combination") -> list[int]:
+def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str], where: str = "combination: ") -> list[int]:
     """Return the numbers of the combinations that choose so.
 
     Args:
-        every: All combinations.
-        chosen: A variant by node, or a level by factor.
-        name: The argument that chooses, for messages.
+        every: Combinations, node -> variant.
+        chosen: Node -> variant, or `node.parameter` -> level.
+        where: What the message of an error begins with.
 
     Raises:
-        InputError: If none does, with a near match.
+        InputError: If no combination chooses so, with near matches.
     """
     chosen = _with_commas(chosen, every)
     variants: dict[str, str] = {}
@@ -440,30 +455,37 @@ def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str], name
         known = sorted({choice[key] for choice in every if key in choice})
         levels = None if known else matching_levels(every, key, text)
         if levels is not None:
-            labels[key] = _one_level(every, key, text, levels, name)
+            labels[key] = _one_level(every, key, text, levels, where)
         elif not known:
             near = meant_or_known(key, [*every[0], *(one for one in label_columns(every) if one not in every[0])])
-            raise InputError(f"{name}: the sweep does not vary a node {key!r}{near}")
-        elif text not in known:
-            near = meant_or_known(text, known)
-            raise InputError(f"{name}: node {key!r} has no variant {text!r} in this sweep{near}")
+            raise InputError(f"{where}the sweep does not vary a node {key!r}{near}")
+        elif text not in known and unquoted(text) not in known:
+            near = _meant_level(every, key, text) or meant_or_known(text, known)
+            raise InputError(f"{where}node {key!r} has no variant {text!r} in this sweep{near}")
         else:
-            variants[key] = text
+            variants[key] = text if text in known else unquoted(text)
     found = [
         number
         for number, choice in enumerate(every)
         if variants.items() <= choice.items() and (not labels or labels.items() <= labels_of(choice).items())
     ]
     if not found:
-        raise InputError(f"{name}: no combination of the sweep chooses these together")
+        raise InputError(f"{where}no combination of the sweep chooses these together")
     return found
 
 
-def _one_level(every: Sequence[Mapping[str, str]], key: str, text: str, levels: Sequence[str], name: str) -> str:
+def _meant_level(every: Sequence[Mapping[str, str]], node: str, text: str) -> str:
+    """Return a question about the factor of a node that has a level by this name; nothing if none or several have."""
+    columns = [key for key in label_columns(every) if key.startswith(f"{node}.")]
+    factors = [key for key in columns if key not in every[0] and matching_levels(every, key, text)]
+    return f"; did you mean '{factors[0]}={text}'?" if len(factors) == 1 else ""
+
+
+def _one_level(every: Sequence[Mapping[str, str]], key: str, text: str, levels: Sequence[str], where: str) -> str:
     """Return the label of the only level that a text names. Raises InputError."""
     if len(levels) == 1:
         return levels[0]
     if levels:
-        raise InputError(f"{name}: {text!r} of {key!r} is ambiguous; expected one of: {', '.join(levels)}")
+        raise InputError(f"{where}{text!r} of {key!r} is ambiguous; expected one of: {quoted_names(levels)}")
     known = list(dict.fromkeys(label for choice in every if (label := labels_of(choice).get(key)) is not None))
-    raise InputError(f"{name}: {key!r} has no level {text!r} in this sweep{meant_or_known(text, known)}")
+    raise InputError(f"{where}{key!r} has no level {text!r} in this sweep{meant_or_known(text, known)}")

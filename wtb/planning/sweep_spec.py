@@ -41,7 +41,6 @@ from wtb.config.field_types import (
     bounded,
     condition,
     form_of,
-    name_of,
     seconds,
     stored,
 )
@@ -68,6 +67,7 @@ from wtb.core.tree import stored_spec
 from wtb.core.tree.combinations import Mode, Random
 from wtb.core.tree.stored_spec import StoredSpec
 from wtb.planning.data.case_columns import CaseTable, ColumnNames
+from wtb.planning.factors.gate_forms import read_gate
 from wtb.planning.factors.grids import Grid
 from wtb.planning.factors.parameter_files import check_texts, read_parameter_files, unread_problems
 from wtb.planning.factors.variant_forms import (
@@ -83,14 +83,6 @@ from wtb.planning.factors.variant_forms import (
 )
 
 Variant = str | Mapping[str, Any]  # as a sweep file has it: a name, an import path, or a mapping with parameters
-
-NO_WORSE_THAN = "no_worse_than"  # a gate: not worse than a baseline
-
-
-def baseline_of(gate: str) -> str | None:
-    """The name of the baseline that a gate asks for; None where the gate is a condition."""
-    key, _, name = gate.partition(":")
-    return name.strip() if key.strip() == NO_WORSE_THAN else None
 
 
 def _evaluator(item: object) -> object:
@@ -130,16 +122,6 @@ def _kind(value: object) -> object:
     if value not in KINDS:
         raise expected(f"a kind of failure: {', '.join(KINDS)}")
     return value
-
-
-def _gate(item: object) -> object:
-    """A gate: a condition, or `no_worse_than: NAME`, as text or as a mapping."""
-    if isinstance(item, dict) and list(item) == [NO_WORSE_THAN]:
-        return f"{NO_WORSE_THAN}: {name_of(item[NO_WORSE_THAN])}"
-    if isinstance(item, str):
-        name = baseline_of(item)
-        return condition(item) if name is None else f"{NO_WORSE_THAN}: {name_of(name)}"
-    raise expected(f"a comparison such as 'ndcg.mean >= 0.25', or '{NO_WORSE_THAN}: NAME' of a baseline")
 
 
 def _agreement(value: object) -> object:
@@ -235,7 +217,7 @@ _Combinations = Annotated[
 _OnFailure = Annotated[OnFailure, BeforeValidator(_on_failure)]
 _Kind = Annotated[str, BeforeValidator(_kind)]
 _Evaluator = Annotated[EvaluatorRef, BeforeValidator(_evaluator)]
-_Gate = Annotated[str, BeforeValidator(_gate)]
+_Gate = Annotated[str, BeforeValidator(read_gate)]
 _CASES = "a file, an import path 'pkg.mod:fn' or a list of cases"
 _Cases = Annotated[
     Annotated[Text, Tag(WORD)] | Annotated[tuple[Any, ...], Tag(LIST)] | Annotated[CaseTable, Tag(MAPPING)],
@@ -296,6 +278,10 @@ class SweepSpec(Strict):
         changed = self.model_copy()
         changed._fork_variants = refs
         return changed
+
+    def with_texts(self, texts: Mapping[str, str]) -> SweepSpec:
+        """Return the sweep with the texts of further files, by SHA-256."""
+        return self.model_copy(update={"texts": {**self.texts, **texts}}) if texts else self
 
     @property
     def variants(self) -> Mapping[str, Literal["all"] | Sequence[VariantRef]]:

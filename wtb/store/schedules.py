@@ -5,6 +5,7 @@ A fire is carried out by whoever holds its lease, under a token: what comes from
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -201,7 +202,7 @@ def add_schedule(database: Database, new: NewSchedule) -> Schedule:
     with database.write() as connection:
         if connection.scalar(sa.select(schedules.c.id).where(schedules.c.name == new.name)) is not None:
             raise ConflictError(
-                f"there is a schedule {new.name!r} already; `wtb schedule remove {new.name}` removes it"
+                f"there is a schedule {new.name!r} already; `wtb schedule remove {shlex.quote(new.name)}` removes it"
             )
         mine = sa.select(sessions.c.id).where(sessions.c.name == new.session, *in_scope(connection, sessions))
         session = mine.scalar_subquery()

@@ -264,7 +264,7 @@ BAD = [
     Bad(
         "a gate in percent",
         sweep(gates="[contains >= 90%]"),
-        ["'gates[0]' has 'contains >= 90%', which cannot be read", "write 90% as 0.9"],
+        ["'gates[0]' is 'contains >= 90%'; expected METRIC.STATISTIC >= NUMBER", "write 90% as 0.9"],
     ),
     Bad(
         "assertions of promptfoo, and another unknown evaluator",

@@ -185,7 +185,7 @@ class TestNames:
     )
     def test_of_figures_in_conditions_of_900_operators_are_refused_in_a_line(self, project: Project, text: str) -> None:
         project.write({"sweep.yaml": sweep(gates=f"['{text}']")})
-        said_in_one_line(project.inside("run", "sweep.yaml"), "sweep.yaml:4: 'gates[0]' has ")
+        said_in_one_line(project.inside("run", "sweep.yaml"), "sweep.yaml:4: 'gates[0]' ")
         project.write({"sweep.yaml": sweep()})
         said_in_one_line(project.inside("run", "sweep.yaml", "--break", f"A if {text}"), "breakpoint 'A if ")
 

@@ -38,12 +38,12 @@ wf = Workflow("reviewed", state=State, metadata={"team": "search"})
 
 
 @wf.node
-def draft(state, *, by: int = 1):
+def draft(state, *, by: int = 1, text: str = ""):
     if Path(__file__).with_name("broken").exists():
         raise ValueError("it is broken")
     while Path(__file__).with_name("held").exists():
         time.sleep(0.02)
-    return {"x": state["x"] * by}
+    return {"x": state["x"] * by, **({"note": text} if text else {})}
 
 
 draft.variant("double", by=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.hosting.api.serving import Server
+from tests.hosting.api.serving import TOKEN, Server
 from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, publishing, state_of, until_it_is
 from tests.support.cluster import Cluster
+from wtb.client import Client
+from wtb.core.errors import InputError
 from wtb.hosting.api.routes import PREFIX
 
 
@@ -185,6 +188,63 @@ def test_what_names_something_of_the_servers_machine_is_refused(
     assert status == 400
     assert said in document["detail"]
     assert sending.cluster.one("SELECT count(*) FROM sweeps") == before
+
+
+# Files as levels
+
+
+FILE = "file:///etc/passwd"
+
+
+def test_the_client_sends_the_text_of_a_file_that_a_level_names(sending: Sending) -> None:
+    sending.laptop.write({"prompts/one.md": "One.\n", "prompts/two.md": "Two.\n", "prompts/three.md": "Three.\n"})
+    sending.laptop.write({"pyproject.toml": ""})
+    origin = execution_of(sending, "reviewed", "--set", "x=5", "--variant", "draft.text=file://prompts/one.md")
+    assert state_of(sending, origin)["note"] == "One.\n"
+    start = sending.wtb("history", origin, "--format", "json").json["checkpoints"][0]["id"]
+    given = ("--at", start, "--variant", "draft.text=file://prompts/two.md", "--format", "json")
+    forked = sending.wtb("fork", origin, *given).json["execution"]["id"]
+    until_it_is(sending, forked, "completed")
+    assert state_of(sending, forked)["note"] == "Two.\n"
+
+    sweep = {"workflow": "reviewed", "cases": [{"id": "a", "input": {"x": 1}}], "vary": {"draft.by": [1, 2]}}
+    sending.laptop.write({"by.yaml": json.dumps(sweep)})
+    id = sending.wtb("submit", "by.yaml").stdout.strip()
+    sending.cluster.wait_completed(id)
+    sending.wtb("extend", id, "--vary", "draft.text=file://prompts/two.md")
+    sending.cluster.wait_completed(id)
+    with (
+        Client(f"http://127.0.0.1:{sending.server.port}", token=TOKEN) as client,
+        contextlib.chdir(sending.laptop.folder),
+    ):
+        added = client.extend(id, vary={"draft.text": ["file://prompts/three.md"]})
+        assert {row["draft"].rpartition("=")[2].partition("#")[0] for row in added.combinations} == {"three.md"}
+        with pytest.raises(InputError, match="no such file"):
+            client.fork(forked, variants={"draft.text": "file://prompts/four.md"})
+        keys = {**sweep, "vary": {"draft.text": ["file://prompts/one.md", "file://prompts/two.md"]}}
+        assert client.plan_published(keys)["cells"] == 2
+    sending.cluster.wait_completed(id)
+    cells = sending.wtb("show", id, "--cells", "--format", "json").json["cells"]
+    assert {cell["state"].get("note") for cell in cells} == {None, "Two.\n", "Three.\n"}
+
+
+def test_a_server_rejects_the_name_of_a_file_before_anything_else(sending: Sending) -> None:
+    sending.cluster.project.write({"here.yaml": json.dumps({**SWEEP, "sweep": "here", "workflow": "flow:wf"})})
+    sending.cluster.wtb("run", "here.yaml", "--quiet", check=0)
+    execution = execution_of(sending, "reviewed", "--set", "x=5")
+    grid = {"vary": {"A.by": [FILE, FILE]}}
+    for path, body in (
+        ("/sweeps/here/extend", grid),
+        ("/sweeps/here/extend/plan", grid),
+        ("/sweeps/none/extend", grid),
+        (f"/executions/{execution}/fork", {"variants": {"draft.text": FILE}}),
+        (f"/executions/{execution}/row", {"variants": {"draft.text": FILE}}),
+    ):
+        status, _, document = sending.post(path, body)
+        assert (status, document["detail"].count("no file is read here")) == (400, 1), (path, document)
+        assert "root:" not in json.dumps(document)
+    status, _, document = sending.post("/sweeps/here/extend", {"vary": {"B": [{"name": "seven", "by": 7}]}})
+    assert (status, "was not given to workers" in document["detail"]) == (409, True), document
 
 
 # Steering

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from wtb.core.factors.factors import levels_of
-from wtb.core.factors.file_levels import SCHEME, FileReference, file_reference, replace_files
+from wtb.core.factors.file_levels import SCHEME, FileReference, Place, file_reference, replace_files
 from wtb.core.factors.level_names import canonical
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def file_changes(before: StoredSpec, after: StoredSpec) -> list[FileChange]:
 def _references(spec: StoredSpec) -> dict[str, FileReference]:
     found: dict[str, FileReference] = {}
 
-    def note(written: str) -> str:
+    def note(_: Place, written: str) -> str:
         if (reference := file_reference(written)) is not None:
             found.setdefault(reference.path, reference)
         return written
@@ -103,7 +103,7 @@ def _points(listed: Any) -> dict[str, str]:
 def _by_path(value: Any) -> Any:
     """Return plain data with the path in place of each reference to a file."""
 
-    def path(written: str) -> str:
+    def path(_: Place, written: str) -> str:
         reference = file_reference(written)
         return written if reference is None else f"{SCHEME}{reference.path}"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.power.pairs import PAIRS
+from wtb.core.texts import listed_names
 
 if TYPE_CHECKING:
     from wtb.core.documents.report import AttributionDocument, InteractionEffect, NodeEffect, SimpleEffect
@@ -39,7 +40,7 @@ def effect_sentences(document: AttributionDocument, names: Mapping[str, str], si
     quiet += [name for name in silent if name not in changed]
     if quiet:
         verb = "makes" if len(quiet) == 1 else "make"
-        shown = " and ".join(names[name] for name in quiet)
+        shown = listed_names([names[name] for name in quiet])
         sentences.append(f"{shown} {verb} no difference by {metric} that {cases} can show.")
     sentences += [_pair(one, names) for one in pairs]
     if document["interactions"] and not pairs:

@@ -12,7 +12,7 @@ from wtb.authoring.code.resolve import workflow_at
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
-from wtb.core.errors import InputError, did_you_mean
+from wtb.core.errors import InputError, did_you_mean, nearest_names
 from wtb.core.serialization.codec import decode, encode
 
 Place = tuple[str | int, ...]  # in a sweep file
@@ -228,8 +228,8 @@ def add(workflow: Workflow, node_name: str, ref: VariantDraft, code: Code) -> tu
     if ref.is_own:
         if ref.name in node.variants:
             return None, []
-        near = did_you_mean(ref.name, node.variants)
-        return None, [f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {', '.join(node.variants)})"]
+        near, known = did_you_mean(ref.name, node.variants), nearest_names(ref.name, node.variants)
+        return None, [f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {known})"]
     added = AddedVariant(node.name, ref.name, ref.source, ref.of, ref.params)
     try:
         made = make_variant(node, added, code.load)

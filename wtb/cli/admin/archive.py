@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,7 +103,7 @@ def copy(
     counts = copied["rows"]
     parts = plural(counts["cells"], "cell"), plural(counts["node_runs"], "node run"), plural(copied["files"], "file")
     say(f"{name} ({copied['id']}), {copied['status']}: {', '.join(parts)} copied")
-    say(f"look at it with: wtb matrix {copied['id']} --db {place}")
+    say(f"look at it with: wtb matrix {copied['id']} --db {shlex.quote(place)}")
 
 
 def import_(

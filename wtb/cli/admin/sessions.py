@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,7 +67,7 @@ def create(
         operations.create_session, name, quota, owner=owner, metadata=texts, project=project
     )
     put(f"session {name}: made, {sessions.quota(made['session']['quota'])}")
-    say(f"next: wtb run sweep.yaml --session {name}")
+    say(f"next: wtb run sweep.yaml --session {shlex.quote(name)}")
 
 
 def change(

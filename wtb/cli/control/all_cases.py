@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from wtb.planning.sweep_spec import Variant
 
 
-def read_variants(texts: Iterable[str]) -> dict[str, Variant]:
+def read_variants(texts: Iterable[str]) -> tuple[dict[str, Variant], dict[str, str]]:
     """Read NODE=VARIANT or NODE.PARAMETER=LEVEL; a variant is a name, an import path or a mapping as in a sweep file.
 
-    A level, or a parameter in a mapping, may be a file of the project: `file://PATH` stands for its text.
+    Returns the variants, in which files stand by their path and hash, and the texts of these files by SHA-256.
     """
     found: dict[str, Variant] = {}
     for text in texts:
         node, form = read_pair("--variant", text)
         document = yaml_reader.parse(f"variant: {form}".encode(), "--variant") if form[0] == "{" else None
-        found[node] = parameter_files.with_read_texts(form if document is None else document.data["variant"], Path())
-    return found
+        found[node] = form if document is None else document.data["variant"]
+    return parameter_files.read_level_files(found, "--variant")
 
 
 def present_row(backend: Backend, added: AddedRow, format: options.Format, output: Path | None) -> None:

@@ -79,7 +79,7 @@ def cancel(
     if combination:
         chosen = dict(read_pair("--combination", text) for text in combination)
         stopped = backend.call(stopping.stop_combination, ref, combination=chosen, reason=reason)
-        say(_stopped_in_words(stopped))
+        say(_stopped_in_words(stopped, chosen))
         return
     preview = backend.call(pause_cancel.preview_cancel, ref)
     name, id = preview.name, preview.id
@@ -98,16 +98,15 @@ def cancel(
         say(f"{name} is cancelled, with {cancelled.cells:,} cells; `wtb retry {id}` would run them again")
 
 
-def _stopped_in_words(stopped: StoppedCombinations) -> str:
+def _stopped_in_words(stopped: StoppedCombinations, chosen: dict[str, str]) -> str:
     name = f"sweep {stopped.name} ({stopped.sweep})"
     if not stopped.combinations:
         return f"{name}: {plural(stopped.already, 'combination')} stopped already"
     names = ", ".join(combinations.in_words(choices) for choices in stopped.combinations[:10])
     more = f" and {len(stopped.combinations) - 10:,} more" if len(stopped.combinations) > 10 else ""
-    chosen = " ".join(f"--combination {node}={variant}" for node, variant in stopped.combinations[0].items())
     return (
         f"{name}: stopped {names}{more}, {plural(stopped.cells, 'cell')} skipped; it runs again with: "
-        f"wtb extend {stopped.sweep} {chosen}"
+        f"wtb extend {stopped.sweep} {combinations.chosen_in_shell(chosen)}"
     )
 
 

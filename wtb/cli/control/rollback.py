@@ -109,19 +109,34 @@ def fork(
     if all_cases:
         if set:
             raise InputError("--set with --all-cases: a value that a person types holds for one case only")
-        backend, forms = open_backend(db), read_variants(variants or ())
+        backend, (forms, texts) = open_backend(db), read_variants(variants or ())
         shows = progress_display(False) if isinstance(backend, contexts.Context) else nullcontext()
         with prints_to_stderr(), shows as show:
             added = backend.call(
-                added_rows.add_row, ref, at=at, variants=forms, reason=reason, run=not no_run, progress=show
+                added_rows.add_row,
+                ref,
+                at=at,
+                variants=forms,
+                texts=texts,
+                reason=reason,
+                run=not no_run,
+                progress=show,
             )
         present_row(backend, added, format, output)
         return
     backend, changes = open_backend(db), state_edits.parse_changes(set or ())
-    written, chosen = state_edits.as_written(set or ()), read_variants(variants or ())
+    written, (forms, texts) = state_edits.as_written(set or ()), read_variants(variants or ())
     with prints_to_stderr():
         forked = backend.call(
-            forks.fork, ref, at=at, set=changes, written=written, variants=chosen, reason=reason, run=not no_run
+            forks.fork,
+            ref,
+            at=at,
+            set=changes,
+            written=written,
+            variants=forms,
+            texts=texts,
+            reason=reason,
+            run=not no_run,
         )
     say(_outcome(forked, no_run))
     put_as(backend.call(sweeps.show, forked.execution), forked.execution, format, output)

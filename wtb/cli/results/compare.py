@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from enum import StrEnum
 from typing import Annotated
 from urllib.parse import urlencode
@@ -173,7 +174,7 @@ def regress(
     elif done.left_out:
         say(
             f"baseline {baseline} stays sweep {done.reference.sweep.id}, of which the comparison leaves out "
-            f"{done.left_out}; `wtb baseline set {baseline} {now}` makes it the new sweep all the same"
+            f"{done.left_out}; `wtb baseline set {shlex.quote(baseline)} {now}` makes it the new sweep all the same"
         )
     raise typer.Exit(130 if done.ran.interrupted else 0 if comparing.passes_regression(found, strict=strict) else 1)
 

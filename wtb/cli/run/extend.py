@@ -21,6 +21,7 @@ from wtb.operations import context as contexts
 from wtb.operations.growth import extending, new_cases
 from wtb.operations.results import matrix as results
 from wtb.operations.running import local
+from wtb.planning.factors import parameter_files
 from wtb.store.read import queries
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def extend(
     """
     backend = open_backend(db, broker)
     rows = None if cases is None else new_cases.cases_to_send(cases)
-    levels, keys = read_levels(vary), case_file.read_columns(columns)
+    (levels, texts), keys = read_levels(vary), case_file.read_columns(columns)
     chosen = None if combination is None else dict(read_pair("--combination", text) for text in combination)
     if dry_run:
         planned = backend.call(
@@ -91,6 +92,7 @@ def extend(
             columns=keys,
             repeats=repeats,
             vary=levels,
+            texts=texts,
             new_name=new_name,
         )
         is_json = format is options.Format.json
@@ -105,6 +107,7 @@ def extend(
             columns=keys,
             repeats=repeats,
             vary=levels,
+            texts=texts,
             combination=chosen,
             new_name=new_name,
             allow_code_change=allow_code_change,
@@ -115,14 +118,17 @@ def extend(
     _present(backend, added, format, output)
 
 
-def read_levels(texts: list[str] | None) -> dict[str, list[Variant]]:
-    """Read NODE=VARIANT, where the variant is as in a sweep file; several of a node are a list."""
+def read_levels(texts: list[str] | None) -> tuple[dict[str, list[Variant]], dict[str, str]]:
+    """Read NODE=VARIANT or NODE.PARAMETER=LEVEL as in a sweep file; several of a node are a list.
+
+    Returns the variants, in which files stand by their path and hash, and the texts of these files by SHA-256.
+    """
     found: dict[str, list[Variant]] = {}
     for text in texts or ():
         node, form = read_pair("--vary", text)
         written = yaml_reader.parse(f"vary: {form}".encode(), "--vary").data["vary"] if form[0] in "{[" else form
         found.setdefault(node, []).extend(written if isinstance(written, list) else [written])
-    return found
+    return parameter_files.read_level_files(found, "--vary")
 
 
 def _present(backend: Backend, added: Extended, format: options.Format, output: Path | None) -> None:

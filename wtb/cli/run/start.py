@@ -24,6 +24,7 @@ from wtb.cli.run.executions import present_execution
 from wtb.core.errors import InputError, describe
 from wtb.operations.control import state_edits
 from wtb.operations.running import local, preparing, submitting
+from wtb.planning.factors import parameter_files
 from wtb.store.read import references
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def start(
 
     Examples: wtb start flow:wf --input case.json  |  wtb start rag --set question='Why?' --create-only
     """
+    chosen, files = parameter_files.read_level_files(read_pairs("--variant", variants), "--variant")
     run: dict[str, str | list[str]] = {} if mode is None else {"mode": mode}
     modes = approval[0] if approval and len(approval) == 1 else approval
     if modes:
@@ -102,7 +104,8 @@ def start(
             elsewhere.start_published,
             workflow,
             _input(input, texts),
-            variants=read_pairs("--variant", variants),
+            variants=chosen,
+            texts=files,
             from_node=from_node,
             breakpoints=breakpoints or (),
             until=until,
@@ -116,8 +119,8 @@ def start(
         )
         _put(submitted, format, output, create_only)
         return
-    keys: _Keys = {"run": run, "project": project, "session": session, "limits": read_limits(limits)}
-    prepared = _prepared(workflow, input, set or [], read_pairs("--variant", variants), from_node, keys)
+    keys: _Keys = {"run": run, "project": project, "session": session, "limits": read_limits(limits), "texts": files}
+    prepared = _prepared(workflow, input, set or [], chosen, from_node, keys)
     local.check_options(prepared, breakpoints=breakpoints or (), until=until)  # before there is a database
     where = shared_context(db, broker) if queued else open_context(db, create=True)
     if create_only and not queued:
@@ -169,6 +172,7 @@ class _Keys(TypedDict):
     project: str | None
     session: str | None
     limits: Limits
+    texts: Mapping[str, str]
 
 
 def _prepared(

@@ -47,6 +47,26 @@ class UnknownValue(Exception):
     """A value is not known; the message says why."""
 
 
+class UnreadableExpression(ValueError):
+    """A text is no expression of its language.
+
+    Args:
+        text: The message.
+        part: What its language does not have; None if nothing of the text can be read.
+        advice: What to write instead, if that is known.
+    """
+
+    def __init__(self, text: str, part: str | None = None, advice: str = "") -> None:
+        super().__init__(text)
+        self._part = part
+        self._advice = advice
+
+    def note(self, text: str) -> str:
+        """Return the end of a sentence about a text: the part that it must not have, and what to write instead."""
+        is_part = self._part is not None and "".join(self._part.split()) != "".join(text.split())
+        return (f", without {describe(self._part)}" if is_part else "") + self._advice
+
+
 class Reader(ABC, Generic[NameT]):
     """Reads one expression. A subclass is a language: its operators, and what its terms are.
 
@@ -88,7 +108,7 @@ class Reader(ABC, Generic[NameT]):
         """
         evaluate = self._read(rewrite(self._parse(text)), logical=True)
         if not self.names:
-            raise ValueError(f"{describe(text)} names no {self.subject}; expected {self.condition}")
+            raise UnreadableExpression(f"{describe(text)} names no {self.subject}; expected {self.condition}")
         return evaluate
 
     def _parse(self, text: str) -> ast.expr:
@@ -100,7 +120,8 @@ class Reader(ABC, Generic[NameT]):
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             share = _PERCENT.search(text)
             near = f"; write {share[0]} as {float(share[1]) / 100:g}" if share else ""
-            raise ValueError(f"{describe(text)}, which cannot be read; expected {self.condition}{near}") from None
+            text = f"{describe(text)}, which cannot be read; expected {self.condition}{near}"
+            raise UnreadableExpression(text, advice=near) from None
         level: list[ast.AST] = [tree]
         for _ in range(MAX_DEPTH):  # reading and evaluating recurse
             level = [inner for node in level for inner in ast.iter_child_nodes(node)]
@@ -163,7 +184,8 @@ class Reader(ABC, Generic[NameT]):
 
 def refused(node: ast.AST, expected: str) -> ValueError:
     """The error for a part of an expression that its language does not have."""
-    return ValueError(f"{describe(ast.unparse(node))} is not allowed here; expected {expected}")
+    part = ast.unparse(node)
+    return UnreadableExpression(f"{describe(part)} is not allowed here; expected {expected}", part)
 
 
 def _value_or_reason(evaluate: Evaluate, values: Mapping[str, Json]) -> Any:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+Place = tuple[str | int, ...]  # keys and positions within data
+
 SCHEME: Final = "file://"
 _REFERENCE = re.compile(r"file://(.+)#([0-9a-f]{64})", re.DOTALL)
 
@@ -50,19 +52,41 @@ def with_texts(value: Any, texts: Mapping[str, str]) -> Any:
         The same data; parts without a reference are not copied.
     """
 
-    def text(named: str) -> str:
+    def text(_: Place, named: str) -> str:
         reference = file_reference(named)
         return named if reference is None else texts[reference.sha256]
 
     return replace_files(value, text) if texts else value
 
 
-def replace_files(value: Any, change: Callable[[str], Any]) -> Any:
-    """Return plain data with the result of `change` in place of each text that names a file, at any depth."""
+def replace_files(value: Any, change: Callable[[Place, str], Any], place: Place = ()) -> Any:
+    """Return plain data with the result of `change` in place of each text that names a file, at any depth.
+
+    Args:
+        value: The data.
+        change: Called with the place and the text.
+        place: The place of the data.
+
+    Returns:
+        The changed copy.
+    """
     if names_file(value):
-        return change(value)
+        return change(place, value)
     if isinstance(value, Mapping):
-        return {key: replace_files(part, change) for key, part in value.items()}
+        return {key: replace_files(part, change, (*place, str(key))) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [replace_files(part, change) for part in value]
+        return [replace_files(part, change, (*place, number)) for number, part in enumerate(value)]
     return value
+
+
+def texts_of(value: Any, texts: Mapping[str, str]) -> dict[str, str]:
+    """Return those of some texts, by SHA-256, to which plain data refers."""
+    found: dict[str, str] = {}
+
+    def note(_: Place, named: str) -> str:
+        if (reference := file_reference(named)) is not None and reference.sha256 in texts:
+            found[reference.sha256] = texts[reference.sha256]
+        return named
+
+    replace_files(value, note)
+    return found

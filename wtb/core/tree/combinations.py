@@ -9,8 +9,10 @@ hundred thousand of them are one array and nothing is built that is not asked fo
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
+import shlex
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from typing import Literal
 
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.factors.factors import labels_of
+from wtb.core.factors.level_names import level_label, split_name
 
 Loc = tuple[str | int, ...]
 # Puts the place (file and line, or key) before a problem; `Located.problem` is one.
@@ -49,6 +52,39 @@ Mode = Literal["grid", "one-at-a-time"] | Random | Sequence[Mapping[str, str]]
 def in_words(choices: Mapping[str, str]) -> str:
     """`retrieve=bm25 answer=terse`; a grid point by its levels: `answer.model=mini answer.temperature=0`."""
     return " ".join(f"{key}={label}" for key, label in labels_of(choices).items()) or AS_IS
+
+
+def chosen_in_shell(choices: Mapping[str, str]) -> str:
+    """Return options that choose a combination, or a part of it, quoted for shells: by levels where these suffice.
+
+    Args:
+        choices: Node -> variant, or `node.parameter` -> level.
+
+    Returns:
+        Such as `--combination answer.model=mini --combination 'answer.prompt=Be brief, please.'`.
+    """
+    pairs: list[tuple[str, str]] = []
+    for key, variant in choices.items():
+        base, levels = split_name(variant)
+        if base is not None or not levels:
+            pairs.append((key, variant))
+        else:
+            pairs += [(f"{key}.{parameter}", _plain_level(label)) for parameter, label in levels.items()]
+    return " ".join(f"--combination {shlex.quote(f'{key}={text}')}" for key, text in pairs)
+
+
+def _plain_level(label: str) -> str:
+    """Return the text of a level without the quotes of its label, unless it would then be a level of another type."""
+    text = json.loads(label) if label.startswith('"') else label
+    return text if label in (text, level_label(text)) and not _is_json(text) else label
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Combinations:

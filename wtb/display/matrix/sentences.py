@@ -189,7 +189,10 @@ def _at_stake(document: MatrixDocument, metric: str) -> str:
     cheapest = ""
     if len(known) == len(rows) and min(known) < max(known):
         cheapest = f", or the cheapest: {short_name(document, rows[costs.index(min(known))])}"
-    most = figures.number(best["differ_at_most"], digits)
+    if not (apart := best["differ_at_most"]):
+        return f" The candidates do not differ: ship any of them{cheapest}."
+    digits = max(digits, min(-math.floor(math.log10(apart)), figures.TINY))  # at least one figure that is not 0
+    most = figures.number(apart, digits)
     return f" The candidates differ by at most {most}: if that does not matter, ship any of them{cheapest}."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -257,7 +258,7 @@ def silent(stalled: StalledExecution) -> str:
 
 def worker_command(queue: str) -> str:
     """What starts a worker that takes from a queue."""
-    return "wtb worker" if queue == "default" else f"wtb worker --queues {queue}"
+    return "wtb worker" if queue == "default" else f"wtb worker --queues {shlex.quote(queue)}"
 
 
 def queued_document(database: Database, row: SweepRow) -> QueueDocument:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -180,7 +181,7 @@ class SessionMemory:
         largest.end(
             f"its process was ended: the node processes of session {allowed.session!r} used {bytes_of(used)} of its "
             f"memory quota of {bytes_of(allowed.quota)}, and this one, with {bytes_of(largest.size)}, was the largest; "
-            f"use less memory or raise the quota with `wtb session change {allowed.session} --memory SIZE`"
+            f"use less memory or raise the quota with `wtb session change {shlex.quote(allowed.session)} --memory SIZE`"
         )
 
 

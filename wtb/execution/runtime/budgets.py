@@ -7,6 +7,7 @@ project. Where no budget applies, nothing is asked.
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -343,11 +344,11 @@ def raising(limit: str | None, sweep: SweepRow) -> tuple[str, str | None]:
     scope, _, kind = limit.rpartition(" ")
     option = f"--{kind.replace('_', '-')} MORE"
     if scope == "session":
-        return "", f"wtb session change {sweep.session} {option}"
+        return "", f"wtb session change {shlex.quote(sweep.session)} {option}"
     if scope == "project":
-        return "", f"wtb budget set --project {sweep.project} {option}"
+        return "", f"wtb budget set --project {shlex.quote(sweep.project)} {option}"
     if scope == "token":
-        return "", f"wtb budget set --token {sweep.token} {option}"
+        return "", f"wtb budget set --token {shlex.quote(sweep.token or '')} {option}"
     return f" --limits {limit}=MORE", None
 
 

@@ -22,7 +22,7 @@ from wtb.hosting.client.operations import Operations
 from wtb.hosting.client.requests import Request, request_of
 from wtb.hosting.client.results import CELLS, LINES, result_of, result_of_lines
 from wtb.hosting.client.stream import SILENCE_S, Filter, Lines, Message, Stream
-from wtb.hosting.client.uploads import upload_of
+from wtb.hosting.client.uploads import upload_of, with_files_read
 from wtb.operations.context import Context
 from wtb.operations.inspection.log import log
 from wtb.operations.inspection.sweeps import show, status
@@ -115,7 +115,7 @@ class Client(Operations):
         Raises:
             WTBError: As the operation does; or if the server is out of reach or refuses.
         """
-        arguments = arguments_of(operation, args, kwargs, self._session)
+        arguments = with_files_read(arguments_of(operation, args, kwargs, self._session))
         if (sent_before := upload_of(arguments)) is not None:
             upload, arguments = sent_before
             self._sent(upload)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wtb.authoring.graph import queue_of, reachable, successors
 from wtb.config.field_types import is_import_path
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
-from wtb.core.errors import ConflictError, InputError, meant_or_known
+from wtb.core.errors import ConflictError, InputError, meant_or_known, quoted_names
+from wtb.core.factors.file_levels import texts_of
 from wtb.core.tree.grouping import agreed
 from wtb.execution.runtime.fork_run import is_being_run
 from wtb.operations.auditing import audited
@@ -23,6 +24,7 @@ from wtb.operations.running.local import run_fork
 from wtb.operations.running.preparing import check_runs_elsewhere, rebind
 from wtb.planning.binding import Bound, with_fork_variants
 from wtb.planning.factors.changes import with_changed_levels
+from wtb.planning.factors.parameter_files import sent_texts
 from wtb.planning.factors.variant_forms import VariantRef
 from wtb.planning.sweep_spec import Variant, derived, read_variants
 from wtb.store.control.forks import NewFork, insert_fork, let_workers_go_on
@@ -64,6 +66,7 @@ def fork(
     set: Mapping[str, Any] | None = None,
     written: Mapping[str, str] | None = None,
     variants: Mapping[str, Variant] | None = None,
+    texts: Mapping[str, str] | None = None,
     reason: Reason | None = None,
     run: bool = True,
     bound: Bound | None = None,
@@ -78,6 +81,7 @@ def fork(
         written: Values of `set` that were typed as text; they are read as the types of their keys.
         variants: Variant by node, for nodes that follow, in place of the original's: a name, or as a sweep file has
             one that it makes, such as `{"name": "more", "of": "default", "k": 9}` with another parameter.
+        texts: Texts of the files that levels name as `file://PATH#SHA256`, by SHA-256.
         reason: A reason for people.
         run: Run it; else it is paused.
         bound: The sweep's code; imported if None.
@@ -89,11 +93,13 @@ def fork(
         InputError: If something does not fit, or if the original's cells do not agree on a variant that follows.
         ConflictError: If the sweep is cancelled, or if a variant is to be made and another process runs it.
     """
+    read = sent_texts(variants, texts, "variants")
     database = context.database
     origin = find_one(database, ref)
     sweep = queries.find_sweep(database, origin.sweep_id)
     check_payer(context, sweep)
     bound = bound or rebind(context, sweep)
+    bound = replace(bound, spec=bound.spec.with_texts(read))
     if run:
         check_runs_elsewhere(context, sweep)
     execution_id, bound = add_fork(
@@ -159,10 +165,12 @@ def add_fork(
     if made:
         _check_nobody_runs(database, origin)
         bound = with_fork_variants(bound, {node: [ref] for node, ref in made.items()}, context.code)
+    documents = {node: ref.model_dump(mode="json") for node, ref in made.items()}
     new = NewFork(
         target.id,
         choices=choices,
-        made={node: ref.model_dump(mode="json") for node, ref in made.items()},
+        made=documents,
+        texts=texts_of(documents, bound.spec.texts),
         changes=changes,
         queue=queue_of(bound.workflow, target.next),
         by=context.by,
@@ -245,9 +253,9 @@ def _choices(
     for node in following - same.keys() - variants.keys():
         of = sorted({one[node] for one in chosen if node in one})
         if of:
-            names = ", ".join(of)
             problems.append(
-                f"the cells of execution {origin.id} choose {names} for node {node!r}: pick one of them as its variant"
+                f"the cells of execution {origin.id} choose {quoted_names(of)} for node {node!r}: pick one of "
+                f"them as its variant"
             )
     if problems:
         raise InputError(*sorted(problems))

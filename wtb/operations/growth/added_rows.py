@@ -20,13 +20,14 @@ from wtb.execution.runtime.sweep_run import Ended, take_over
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.rollback import find_checkpoint
-from wtb.operations.growth.levels import Choices, Code, changed_code, code_error, with_levels
+from wtb.operations.growth.levels import Choices, Code, changed_code, code_error, with_levels, with_texts
 from wtb.operations.payers import check_payer
 from wtb.operations.running import continuing, local
 from wtb.operations.running.local import ShowProgress
 from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
 from wtb.planning.binding import Bound
 from wtb.planning.factors.changes import with_changed_levels
+from wtb.planning.factors.parameter_files import sent_texts
 from wtb.planning.prepare import MAX_CELLS, stored_spec
 from wtb.planning.sweep_spec import Variant, derived
 from wtb.store.database import Database
@@ -114,6 +115,7 @@ def add_row(
     *,
     at: str | None = None,
     variants: Mapping[str, Variant] | None = None,
+    texts: Mapping[str, str] | None = None,
     reason: Reason | None = None,
     run: bool = True,
     code: Code | None = None,
@@ -130,6 +132,7 @@ def add_row(
         ref: The execution, by its id or the beginning of it: of one case, or a fork of that.
         at: The checkpoint, or the node, after which it differs. It is checked, and may be left out.
         variants: Node -> variant; those of a fork are taken from there.
+        texts: Texts of the files that levels name as `file://PATH#SHA256`, by SHA-256.
         reason: A reason for people.
         run: Run it here until it ends, unless workers do; else it is left to whoever resumes the sweep.
         code: Binds a sweep to its code; by default what its import path names.
@@ -143,6 +146,7 @@ def add_row(
         ConflictError: If the row is there already, another process runs the sweep, it is cancelled, the code of what is
             to run has changed, or cells of the row that it is made from have no outcome yet.
     """
+    code = with_texts(code or partial(bind_stored, context), sent_texts(variants, texts, "variants"))
     database = context.database
     execution = find_one(database, ref)
     sweep = queries.find_sweep(database, execution.sweep_id)
@@ -153,7 +157,6 @@ def add_row(
     _check_size(sweep, every)
     if run:
         check_runs_elsewhere(context, sweep)
-    code = code or partial(bind_stored, context)
     present = code(stored_spec(sweep))
     chosen = [every[n] for n in execution.combinations] if execution.choices is None else [execution.choices]
     origin = _origin(database, execution, at, with_changed_levels(present, variants or {}, chosen))

@@ -27,11 +27,12 @@ from wtb.operations.growth.extension_draft import (
     draft_extension,
     stopped_to_restart,
 )
-from wtb.operations.growth.levels import Code, changed_code, code_error
+from wtb.operations.growth.levels import Code, changed_code, code_error, with_texts
 from wtb.operations.payers import check_payer
 from wtb.operations.running import continuing, local
 from wtb.operations.running.local import ShowProgress
 from wtb.operations.running.preparing import bind_stored, check_runs_elsewhere
+from wtb.planning.factors.parameter_files import sent_texts
 from wtb.planning.prepare import stored_spec
 from wtb.store.growth.extension import Extension, insert_extension
 from wtb.store.growth.row_cells import Begun
@@ -73,6 +74,7 @@ def plan_extension(
     columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
+    texts: Mapping[str, str] | None = None,
     new_name: Title | None = None,
     code: Code | None = None,
 ) -> PlannedExtension:
@@ -86,6 +88,7 @@ def plan_extension(
         columns: Which heading of a table is which key; by default as the sweep has it.
         repeats: How many repeats there are to be.
         vary: Node -> further variants, as in a sweep file; `node.parameter` -> further levels of a factor.
+        texts: Texts of the files that levels name as `file://PATH#SHA256`, by SHA-256.
         new_name: The name of a copy, which would be extended instead of the sweep.
         code: Binds a sweep to its code; by default what its import path names.
 
@@ -96,10 +99,10 @@ def plan_extension(
         InputError: If there is no such sweep, or something does not fit.
         ConflictError: If the sweep cannot be extended.
     """
+    code = with_texts(code or partial(bind_stored, context), sent_texts(vary, texts, "vary"))
     sweep = queries.find_sweep(context.database, ref)
     check_extensible(context, sweep, new_name)
-    asked = Asked(cases, columns, repeats, vary)
-    return draft_extension(context, sweep, asked, code or partial(bind_stored, context)).planned
+    return draft_extension(context, sweep, Asked(cases, columns, repeats, vary), code).planned
 
 
 @checked
@@ -112,6 +115,7 @@ def extend(
     columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
+    texts: Mapping[str, str] | None = None,
     combination: Mapping[str, str] | None = None,
     new_name: Title | None = None,
     allow_code_change: bool = False,
@@ -135,6 +139,7 @@ def extend(
         columns: Which heading of a table is which key; by default as the sweep has it.
         repeats: How many repeats there are to be.
         vary: Node -> further variants, as in a sweep file; `node.parameter` -> further levels of a factor.
+        texts: Texts of the files that levels name as `file://PATH#SHA256`, by SHA-256.
         combination: Node -> variant: stopped combinations that choose all of these run again.
         new_name: The name of a copy, which is extended instead of the sweep. A sweep that is a baseline needs one.
         allow_code_change: Go on although code, or a tool of a server, has changed.
@@ -151,13 +156,13 @@ def extend(
         ConflictError: If the sweep is a pool, or a baseline and no new name is given, it is cancelled, another process
             runs it, or its code, an evaluator or a tool of a server has changed.
     """
+    code = with_texts(code or partial(bind_stored, context), sent_texts(vary, texts, "vary"))
     database = context.database
     sweep = queries.find_sweep(database, ref)
     check_payer(context, sweep)
     check_extensible(context, sweep, new_name)
     if run:
         check_runs_elsewhere(context, sweep)
-    code = code or partial(bind_stored, context)
     numbers = [] if combination is None else stopped_to_restart(context, sweep, combination)
     asked = Asked(cases, columns, repeats, vary, restarts=combination is not None)
     draft = draft_extension(context, sweep, asked, code)

@@ -55,6 +55,8 @@ class Levels:
         spec["vary"] = self.bound.spec.model_dump(mode="json", include={"vary"})["vary"]
         if (baseline := spec.get("baseline_row")) is not None:
             spec["baseline_row"] = {**self.defaults, **baseline}
+        if self.bound.spec.texts:
+            spec["texts"] = dict(self.bound.spec.texts)
         spec["code"] = with_added(spec.get("code"), self.bound.code)
         return spec
 
@@ -90,12 +92,20 @@ def with_levels(sweep: SweepRow, present: Bound, code: Code, levels: Mapping[str
         for form in forms:
             if form not in [one["name"] for one in vary[node]]:
                 vary[node] = [*vary[node], {"name": form} if form in list(own.variants) else form]
-    bound = code(stored_spec(replace(sweep, spec={**sweep.spec, "vary": vary})))
+    varied: StoredSpec = {**sweep.spec, "vary": vary}
+    if present.spec.texts:
+        varied["texts"] = dict(present.spec.texts)
+    bound = code(stored_spec(replace(sweep, spec=varied)))
     check_pool(bound)
     if bound.workflow.nodes.keys() != present.workflow.nodes.keys():
         raise InputError(f"{', '.join(levels)}: what runs as one node cannot change in a sweep that has run")
     names = {node: _names(bound.vary[node], forms) for node, forms in levels.items()}
     return Levels(bound, defaults, names)
+
+
+def with_texts(code: Code, texts: Mapping[str, str]) -> Code:
+    """Return what binds a sweep to its code together with the texts of further files, by SHA-256."""
+    return (lambda spec: code(spec.with_texts(texts))) if texts else code
 
 
 def _submitted_vary(sweep: SweepRow, present: Bound) -> dict[str, list[Any]]:

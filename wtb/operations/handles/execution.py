@@ -35,6 +35,7 @@ from wtb.operations.running.continuing import Continued, resume, retry
 from wtb.operations.running.local import Code, Ran
 from wtb.operations.running.waiting import Look
 from wtb.planning.binding import Bound, bind
+from wtb.planning.factors.parameter_files import read_level_files
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import Variant
 from wtb.store.control import executions as store
@@ -276,12 +277,14 @@ class ExecutionHandle(TargetHandle):
         Returns:
             The new execution.
         """
+        forms, texts = read_level_files(variants, "variants")
         forked = fork(
             self._context,
             self._row.id,
             at=at,
             set=set,
-            variants=variants,
+            variants=forms,
+            texts=texts,
             reason=reason,
             run=run,
             bound=self._bound(),
@@ -304,11 +307,13 @@ class ExecutionHandle(TargetHandle):
         Args:
             progress: Called several times a second with how far a run here is.
         """
+        forms, texts = read_level_files(variants, "variants")
         return add_row(
             self._context,
             self._row.id,
             at=at,
-            variants=variants,
+            variants=forms,
+            texts=texts,
             reason=reason,
             run=run,
             code=lambda spec: bind(spec, self._workflow),

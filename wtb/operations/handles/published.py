@@ -18,6 +18,7 @@ from wtb.operations.inspection.workflows import list_published, show_published
 from wtb.operations.running import published as operations
 from wtb.operations.running.submitting import Submitted
 from wtb.planning.data.picking import Only
+from wtb.planning.factors.parameter_files import read_level_files
 
 
 class Published:
@@ -135,11 +136,13 @@ class Published:
         Returns:
             Its id, by which `execution` finds it, and whether it starts at once.
         """
+        levels, texts = read_level_files(variants, "variants")
         return operations.start_published(
             self._context,
             workflow,
             input,
-            variants=variants,
+            variants=levels,
+            texts=texts,
             from_node=from_node,
             breakpoints=breakpoints,
             until=until,

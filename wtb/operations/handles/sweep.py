@@ -63,6 +63,7 @@ from wtb.operations.running.preparing import bind_stored
 from wtb.operations.running.published_scoring import Scoring, cancel_scoring, score_published, show_scoring
 from wtb.operations.telemetry.export import ExportedTraces, export_traces
 from wtb.planning.binding import Bound, bind
+from wtb.planning.factors.parameter_files import read_level_files
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import ListedSweep, SweepRow
 
@@ -224,13 +225,15 @@ class SweepHandle(TargetHandle):
             (1, [4, 6])
         """
         rows = None if cases is None else cases_to_send(cases)
+        levels, texts = read_level_files(vary, "vary")
         return extend(
             self._context,
             self.id,
             cases=rows,
             columns=columns,
             repeats=repeats,
-            vary=vary,
+            vary=levels,
+            texts=texts,
             combination=combination,
             new_name=new_name,
             allow_code_change=allow_code_change,
@@ -256,13 +259,15 @@ class SweepHandle(TargetHandle):
             cases: A file of cases, or the cases.
         """
         rows = None if cases is None else cases_to_send(cases)
+        levels, texts = read_level_files(vary, "vary")
         return plan_extension(
             self._context,
             self.id,
             cases=rows,
             columns=columns,
             repeats=repeats,
-            vary=vary,
+            vary=levels,
+            texts=texts,
             new_name=new_name,
             code=self._bind,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -234,7 +235,7 @@ def _cell(database: Database, sweep: SweepRow, cell: Cell) -> FoundCell:
         differ = "repeat"
     raise InputError(
         f"several cells of sweep {sweep.name!r} are meant; name one of them, such as by its {differ}, or give an "
-        f"execution (`wtb show {sweep.name} --cells` lists them)"
+        f"execution (`wtb show {shlex.quote(sweep.name)} --cells` lists them)"
     )
 
 

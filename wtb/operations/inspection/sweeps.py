@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -203,7 +204,9 @@ def show(context: Context, ref: str, *, calls: bool = False) -> SummaryDocument 
     if target.kind == "execution":
         return execution_document(context.database, target.row, calls=calls)
     if calls:
-        raise InputError(f"{ref!r} is a sweep; calls are of one execution (`wtb show {ref} --cells` lists them)")
+        raise InputError(
+            f"{ref!r} is a sweep; calls are of one execution (`wtb show {shlex.quote(ref)} --cells` lists them)"
+        )
     return summary_document(context.database, target.row)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,7 +139,8 @@ def resume(
         return _resume_execution(going, target, changes, allow_code_change)
     if set:
         raise InputError(
-            f"only the state of one execution can be changed, and {ref!r} is a sweep (`wtb show {ref} --cells`)"
+            f"only the state of one execution can be changed, and {ref!r} is a sweep "
+            f"(`wtb show {shlex.quote(ref)} --cells`)"
         )
     return _resume_sweep(context, target, changed or Limits(), allow_code_change, code or progress)
 

@@ -28,7 +28,7 @@ from wtb.operations.running.uploaded_cases import with_uploaded_cases
 from wtb.planning.cases import case_row, read_cases
 from wtb.planning.data.case_columns import CaseTable, names_files
 from wtb.planning.data.picking import Only
-from wtb.planning.factors.parameter_files import read_parameter_files
+from wtb.planning.factors.parameter_files import read_parameter_files, sent_texts
 from wtb.planning.prepare import MAX_CELLS, Prepared, prepare
 from wtb.planning.sweep_spec import SweepSpec, parse_spec, spec_of
 
@@ -145,6 +145,7 @@ def start_published(
     session: str | None = None,
     limits: Limits | None = None,
     written: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
     create_only: bool = False,
 ) -> Submitted:
     """Give one input for a workflow that workers publish to them.
@@ -163,6 +164,7 @@ def start_published(
         session: Its session, in place of the one of the context.
         limits: As in a sweep file.
         written: Values of the input that were typed as text; they are read as the types of their keys.
+        texts: Texts of the files that levels name as `file://PATH#SHA256`, by SHA-256.
         create_only: Begin only when somebody resumes it.
 
     Returns:
@@ -172,6 +174,7 @@ def start_published(
         InputError: With everything that is wrong.
         BrokerError: If no broker is named; nothing was submitted.
     """
+    read = sent_texts(variants, texts, "variants")
     prepared = prepare_single(
         workflow,
         input,
@@ -183,6 +186,7 @@ def start_published(
         project=project,
         session=session or context.session,
         limits=dict(limits or {}),
+        texts=read,
     )
     return submit(context, prepared, anyway=True, breakpoints=breakpoints, until=until, create_only=create_only)
 

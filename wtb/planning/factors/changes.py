@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.authoring.nodes import Node, Variant
-from wtb.core.errors import InputError
+from wtb.core.errors import InputError, quoted_names
 from wtb.core.factors.factors import base_name, factors_of
-from wtb.core.factors.file_levels import with_texts
+from wtb.core.factors.file_levels import file_reference, with_texts
 from wtb.core.factors.level_names import canonical, level_label, point_name
 from wtb.core.values import Json
 from wtb.planning.binding import Bound
@@ -61,7 +61,7 @@ def _changed(bound: Bound, node: Node, levels: Mapping[str, Any], chosen: Sequen
     if len(names) > 1:
         raise InputError(
             f"several variants of node {node.name!r} are chosen here, so a level alone does not say which one is "
-            f"changed: {', '.join(names)}; choose a whole variant"
+            f"changed: {quoted_names(names)}; choose a whole variant"
         )
     name = names[0] if names else node.default
     refs = _refs(bound, node.name)
@@ -89,14 +89,17 @@ def _level(refs: Sequence[VariantRef], texts: Mapping[str, str], base: Variant, 
     known: dict[str, Json] = {
         canonical(one.levels[parameter]): one.levels[parameter] for one in refs if parameter in one.levels
     }
-    if isinstance(level, str):
+    if file_reference(level) is not None:  # the same text under the same name is the same level, wherever it lies
+        same = [one for one in known.values() if level_label(one) == level_label(level)]
+        level = same[0] if same else level
+    elif isinstance(level, str):
         named = [
             one for one in known.values() if names_label(level, level_label(one)) or with_texts(one, texts) == level
         ]
         if len(named) == 1:
             return named[0]
         level = read_level(base, parameter, level)
-    problems = base.parameter_problems(f"node {base.node!r}", parameter, [level])
+    problems = base.parameter_problems(f"node {base.node!r}", parameter, with_texts([level], texts))
     if problems:
         raise InputError(*(text for _, text in problems))
     return level  # type: ignore[no-any-return]

@@ -1,37 +1,86 @@
-"""Files as parameters: `file://PATH` in a sweep file is read by whoever submits it, and stored with the sweep."""
+"""Files as parameters: the client reads `file://PATH`, and its text is stored with the sweep."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from wtb.config.validation_messages import problem
 from wtb.config.yaml_reader import Loc, Located
 from wtb.core.errors import InputError, did_you_mean
-from wtb.core.factors.file_levels import SCHEME, FileReference, file_reference, names_file, replace_files, sha256_of
+from wtb.core.factors.file_levels import SCHEME, FileReference, file_reference, replace_files, sha256_of, texts_of
 from wtb.core.serialization.storable import wrong_text
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_FILES: Final = 1_000  # that one sweep names
 _KEYS: Final = ("vary", "params", "evaluate", "baseline", "exclude", "combinations")  # where parameters stand
+Levels = TypeVar("Levels", bound=Mapping[str, Any] | None)
+
 _PROJECT: Final = ("wtb.toml", "pyproject.toml")  # whichever is there marks the project's folder
 
 
 def check_texts(texts: dict[str, str]) -> dict[str, str]:
-    """Refuse texts that are not what their hashes say, or too long."""
+    """Reject texts that are too long, or do not have the hashes that their keys name."""
+    for place, wrong in _wrong_texts(texts):
+        raise problem(wrong, at=place)
+    return texts
+
+
+def _wrong_texts(texts: Mapping[str, str]) -> Iterator[tuple[Loc, str]]:
     if len(texts) > MAX_FILES:
-        raise problem(f"{len(texts):,} texts; expected at most {MAX_FILES:,}")
+        yield (), f"{len(texts):,} texts; expected at most {MAX_FILES:,}"
+        return
     for sha256, text in texts.items():
         if wrong := wrong_text(text):
-            raise problem(wrong, at=(sha256,))
-        if len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
-            raise problem(f"a text of more than {MAX_BYTES:,} bytes; expected a shorter one", at=(sha256,))
-        if sha256_of(text) != sha256:
-            raise problem("a text with another SHA-256; expected the one that its key names", at=(sha256,))
-    return texts
+            yield (sha256,), wrong
+        elif len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
+            yield (sha256,), f"a text of more than {MAX_BYTES:,} bytes; expected a shorter one"
+        elif sha256_of(text) != sha256:
+            yield (sha256,), "a text with another SHA-256; expected the one that its key names"
+
+
+@dataclass
+class _Reader:
+    """Reads files that parameters name, each once.
+
+    Attributes:
+        folder: The folder that paths are relative to.
+        located: Names the places of problems.
+        texts: The texts by SHA-256.
+        references: `file://PATH` -> its reference; None if it cannot be read.
+        problems: A line for each file that cannot be read.
+    """
+
+    folder: Path
+    located: Located
+    texts: dict[str, str]
+    references: dict[str, FileReference | None] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def refer(self, place: Loc, written: str) -> str:
+        """Return the reference of a file; if it is one, or the file cannot be read, the text as it is."""
+        if (known := file_reference(written)) is not None and known.sha256 in self.texts:
+            return written
+        if written not in self.references:
+            self.references[written] = self._read(place, written)
+        return str(self.references[written] or written)
+
+    def _read(self, place: Loc, written: str) -> FileReference | None:
+        if len(self.references) >= MAX_FILES:
+            raise InputError(self.located.problem(place, f"more than {MAX_FILES:,} files; expected fewer"))
+        path = written.removeprefix(SCHEME)
+        try:
+            text = read_text(path, self.folder)
+        except InputError as error:
+            self.problems += [self.located.problem(place, one) for one in error.problems]
+            return None
+        reference = FileReference(path, sha256_of(text))
+        self.texts[reference.sha256] = text
+        return reference
 
 
 def read_parameter_files(data: Mapping[str, Any], folder: Path, located: Located) -> dict[str, Any]:
@@ -48,66 +97,80 @@ def read_parameter_files(data: Mapping[str, Any], folder: Path, located: Located
     Raises:
         InputError: With every file that cannot be read, and why.
     """
-    texts: dict[str, str] = dict(data.get("texts") or {}) if isinstance(data.get("texts") or {}, dict) else {}
-    references: dict[str, FileReference] = {}
-    problems: list[str] = []
-
-    def reference(place: Loc, written: str) -> str:
-        if (known := file_reference(written)) is not None and known.sha256 in texts:
-            return written
-        if written not in references:
-            if len(references) >= MAX_FILES:
-                raise InputError(located.problem(place, f"more than {MAX_FILES:,} files; expected fewer"))
-            try:
-                text = read_text(written.removeprefix(SCHEME), folder)
-            except InputError as error:
-                problems.extend(located.problem(place, one) for one in error.problems)
-                return written
-            references[written] = FileReference(written.removeprefix(SCHEME), sha256_of(text))
-            texts[references[written].sha256] = text
-        return str(references[written])
-
-    changed = {key: _replaced(data[key], (key,), reference) for key in _KEYS if key in data}
-    if problems:
-        raise InputError(*problems)
-    return {**data, **changed, **({"texts": texts} if references else {})}
+    known = data.get("texts")
+    reader = _Reader(folder, located, dict(known) if isinstance(known, dict) else {})
+    changed = {key: replace_files(data[key], reader.refer, (key,)) for key in _KEYS if key in data}
+    if reader.problems:
+        raise InputError(*reader.problems)
+    return {**data, **changed, **({"texts": reader.texts} if reader.references else {})}
 
 
-def _replaced(value: Any, place: Loc, change: Callable[[Loc, str], str]) -> Any:
-    if names_file(value):
-        return change(place, value)
-    if isinstance(value, dict):
-        return {key: _replaced(part, (*place, str(key)), change) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replaced(part, (*place, number), change) for number, part in enumerate(value)]
-    return value
+def read_level_files(
+    levels: Levels, where: str, texts: Mapping[str, str] | None = None
+) -> tuple[Levels, dict[str, str]]:
+    """Read the files that levels or variants name, relative to the working directory.
+
+    Args:
+        levels: Node, or `node.parameter` -> variants or levels; None if there are none.
+        where: What messages call them, such as `--variant`.
+        texts: Texts of files that were read before, by SHA-256.
+
+    Returns:
+        The same with `file://PATH#SHA256` for `file://PATH`, and the texts by SHA-256.
+
+    Raises:
+        InputError: With every file that cannot be read, and why.
+    """
+    reader = _Reader(Path(), Located(where=where), dict(texts or {}))
+    read = replace_files(levels, reader.refer)
+    if reader.problems:
+        raise InputError(*reader.problems)
+    return read, reader.texts
+
+
+def sent_texts(levels: Mapping[str, Any] | None, texts: Mapping[str, str] | None, argument: str) -> dict[str, str]:
+    """Check what was sent of the files that levels or variants name.
+
+    Args:
+        levels: Node, or `node.parameter` -> variants or levels.
+        texts: Texts by SHA-256.
+        argument: The name of the argument that has the levels.
+
+    Returns:
+        The texts to which the levels refer.
+
+    Raises:
+        InputError: With a line for each file whose text was not sent, and each text that is wrong.
+    """
+    if unread := list(_unread({argument: levels}, texts or {}, Located())):
+        raise InputError(*unread, argument=argument)
+    if wrong := [Located().problem(("texts", *place), text) for place, text in _wrong_texts(texts or {})]:
+        raise InputError(*wrong, argument="texts")
+    return texts_of(levels, texts or {})
 
 
 def unread_problems(data: Mapping[str, Any], located: Located) -> Iterator[str]:
-    """Yield a line for each file that parameters name and whose text is not there."""
+    """Yield a line for each file that parameters of a sweep name and whose text is not there."""
     texts = data.get("texts")
-    known = texts if isinstance(texts, dict) else {}
-    unread: list[tuple[Loc, str]] = []
+    yield from _unread({key: data.get(key) for key in _KEYS}, texts if isinstance(texts, dict) else {}, located)
+
+
+def _unread(values: Mapping[str, Any], texts: Mapping[str, str], located: Located) -> Iterator[str]:
+    unread: dict[str, Loc] = {}
 
     def note(place: Loc, written: str) -> str:
         reference = file_reference(written)
-        if reference is None or reference.sha256 not in known:
-            unread.append((place, written))
+        if reference is None or reference.sha256 not in texts:
+            unread.setdefault(written, place)
         return written
 
-    for key in _KEYS:
-        _replaced(data.get(key), (key,), note)
-    for place, written in unread:
+    replace_files(values, note)
+    for written, place in unread.items():
         yield located.problem(
             place,
-            f"{written!r:.200} names a file, and no file is read here, only where `wtb` reads a sweep file; expected "
-            f"its text",
+            f"{written!r:.200} names a file, and no file is read here: `wtb` and its Python client read it "
+            f"where they run; expected its text",
         )
-
-
-def with_read_texts(value: Any, folder: Path) -> Any:
-    """Return plain data with the text in place of each `file://PATH`. Raises InputError as `read_text`."""
-    return replace_files(value, lambda named: read_text(named.removeprefix(SCHEME), folder))
 
 
 def read_text(path: str, folder: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from wtb.config.field_types import name_of, variant_name
 from wtb.config.yaml_reader import Loc
-from wtb.core.errors import meant_or_known
+from wtb.core.errors import meant_or_known, quoted_names
 from wtb.core.factors.factors import labels_of
 from wtb.core.factors.file_levels import SCHEME, file_reference
 from wtb.core.factors.level_names import canonical, level_label
@@ -92,7 +92,7 @@ def _names(variants: Variants, key: str, written: Any, place: Loc, report: Repor
             labels = [level_label(level) for level in matches or levels.values()]
             text = f"no level {level_label(value)} of {key!r}{meant_or_known(level_label(value), labels)}"
             if matches:
-                text = f"{level_label(value)} of {key!r} is ambiguous; expected one of: {', '.join(labels)}"
+                text = f"{level_label(value)} of {key!r} is ambiguous; expected one of: {quoted_names(labels)}"
             report(place, text)
             return node, None
         chosen.add(canonical(matches[0]))
@@ -130,9 +130,8 @@ def names_label(text: str, label: str) -> bool:
     """Return whether a text, as people type it, names the level of a label: by itself, or without its hash."""
     if text in (label, label.rpartition("#")[0]) or level_label(text) == label:
         return True
-    reference = file_reference(text)
-    path = text.removeprefix(SCHEME) if reference is None else reference.path
-    return text.startswith(SCHEME) and path.rpartition("/")[2] == label.rpartition("#")[0]
+    is_path = text.startswith(SCHEME) and file_reference(text) is None  # one that was read is named by its text, too
+    return is_path and text.rpartition("/")[2] == label.rpartition("#")[0]
 
 
 def matching_levels(every: Sequence[Mapping[str, str]], key: str, text: str) -> list[str] | None:

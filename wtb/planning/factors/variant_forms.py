@@ -176,6 +176,8 @@ def mark_vary(value: object, info: ValidationInfo) -> object:
 
 
 def _may_be_levels(value: object) -> bool:
+    if value != "all" and isinstance(value, str | int | float):
+        return True  # a single level, or a single variant: neither is a list
     return is_range(value) or (isinstance(value, list | tuple) and bool(value) and not are_variants(value))
 
 

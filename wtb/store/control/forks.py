@@ -26,13 +26,14 @@ from wtb.store.tables.schema import executions, sweeps
 class NewFork:
     """What somebody forks: from which checkpoint, with which variants by node and which changes of its state by key.
 
-    made: those of the variants that were made for it, as a sweep file has them. queue: of the nodes that follow.
-    paused: whether it is not to run yet.
+    made: those of the variants that were made for it, as a sweep file has them. texts: of the files that these name, by
+    SHA-256. queue: of the nodes that follow. paused: whether it is not to run yet.
     """
 
     at: str
     choices: Mapping[str, str]
     made: Mapping[str, dict[str, Json]]
+    texts: Mapping[str, str]
     changes: Mapping[str, Value]
     queue: str | None
     by: str
@@ -71,6 +72,8 @@ def insert_fork(database: Database, origin: ExecutionRow, fork: NewFork) -> str:
             raise ConflictError(f"sweep {origin.sweep_id} is cancelled for good: nothing of it runs any more")
         if fork.made:
             spec = {**sweep.spec, "fork_variants": _with_made(sweep.spec.get("fork_variants", {}), fork.made)}
+            if fork.texts:
+                spec["texts"] = {**sweep.spec.get("texts", {}), **fork.texts}
             connection.execute(sweeps.update().values(spec=spec).where(sweeps.c.id == origin.sweep_id))
         insert_rows(connection, executions, [row])
         execution = locked(connection, row["id"])

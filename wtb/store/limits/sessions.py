@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -143,7 +144,8 @@ def _open(row: SessionRow) -> SessionRow:
     name = row.name
     if row.archived_at is not None:
         raise ConflictError(
-            f"session {name!r} is archived and takes no new sweeps; `wtb session archive {name} --undo` opens it again"
+            f"session {name!r} is archived and takes no new sweeps; `wtb session archive {shlex.quote(name)} --undo` "
+            f"opens it again"
         )
     return row
 
@@ -199,7 +201,7 @@ def _find(connection: sa.Connection, query: sa.Select[Any], name: str) -> Sessio
 def no_session(name: str, known: Iterable[str] = ()) -> InputError:
     """Return the error for a session that does not exist, with a near match."""
     near = did_you_mean(name, known)
-    how = f"`wtb session create {name}` makes it" if is_name(name) else "`wtb session list` shows all"
+    how = f"`wtb session create {shlex.quote(name)}` makes it" if is_name(name) else "`wtb session list` shows all"
     return NotFound(f"there is no session {name!r}{f'{near} ({how})' if near else f'; {how}'}", kind="session")
 
 
@@ -230,7 +232,9 @@ def create(
     except IntegrityError:  # another process made it between the two statements
         same = name
     if same == name:
-        raise ConflictError(f"there is a session {name!r} already; `wtb session change {name}` changes its quota")
+        raise ConflictError(
+            f"there is a session {name!r} already; `wtb session change {shlex.quote(name)}` changes its quota"
+        )
     raise _differs_by_case(same)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -51,7 +52,7 @@ def named_baseline(database: Database, session: str, name: str) -> SweepRow:
         return found
     known = [row.name for row in baseline_rows(database, session)]
     near = did_you_mean(name, known)
-    how = near or f"; `wtb baseline set {name} SWEEP` makes a finished sweep one"
+    how = near or f"; `wtb baseline set {shlex.quote(name)} SWEEP` makes a finished sweep one"
     raise NotFound(f"there is no baseline {name!r} in session {session!r}{how}", kind="baseline")
 
 
@@ -240,7 +241,7 @@ def check_no_baseline(connection: sa.Connection, sweep_id: str) -> None:
     if names:
         raise ConflictError(
             f"sweep {sweep_id} is the {what} {', '.join(map(repr, names))}: set that to another sweep, or let go of "
-            f"it with `wtb baseline remove {names[0]}`"
+            f"it with `wtb baseline remove {shlex.quote(names[0])}`"
         )
 
 

@@ -7,6 +7,7 @@ A runner is live while it has not ended and its last heartbeat is not older than
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
@@ -125,7 +126,7 @@ def _none_left(name: str, most: int, holders: Sequence[SlotHolder], fresh_s: flo
     return (
         f"session {name!r}: its quota of node runs at a time ({most:,}) is all taken by {who}{more}; wait until one "
         f"ends (one that died gives back its own within {fresh_s:g} s), or raise it: "
-        f"`wtb session change {name} --concurrency N`"
+        f"`wtb session change {shlex.quote(name)} --concurrency N`"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -67,7 +68,7 @@ def one(document: OneScheduleDocument, width: int, color: bool = False) -> str:
         ("notify", schedule["notify"] or ""),
         ("last", "" if last is None else _outcome(last, tz)),
     ]
-    return title + "\n" + facts(pairs, width) + f"more: wtb schedule history {schedule['name']}\n"
+    return title + "\n" + facts(pairs, width) + f"more: wtb schedule history {shlex.quote(schedule['name'])}\n"
 
 
 def _next(schedule: ScheduleDocument) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -71,7 +72,7 @@ def one(document: OneSessionDocument, width: int, color: bool = False) -> str:
         ("archived", texts.moment(session["archived_at"]) if session["archived_at"] else ""),
         ("directory", document["directory"]),
     ]
-    look = f"wtb list --session {session['name']}"
+    look = f"wtb list --session {shlex.quote(session['name'])}"
     return title + "\n" + facts(pairs, width) + (f"more: {look}\n" if session["sweeps"] else "")
 
 

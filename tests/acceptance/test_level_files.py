@@ -1,0 +1,218 @@
+"""Files as levels wherever a parameter may stand: the client reads them, and they have one identity."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import wtb
+from tests.acceptance.test_factors_sweep import APP, BENCH
+from tests.support.project import Project
+from wtb.core.errors import InputError
+from wtb.operations.context import open_context
+from wtb.operations.control.forks import fork
+from wtb.operations.growth.added_rows import add_row
+from wtb.operations.growth.extending import extend, plan_extension
+from wtb.store.read import queries
+
+SWEEP = """\
+workflow: bench:wf
+cases: [{id: a, input: {question: "returns?"}}, {id: b, input: {question: "hours?"}}]
+vary:
+  answer.prompt: [file://prompts/plain.md, file://prompts/terse.md]
+  answer.model: [mini, large]
+"""
+CITED = "Answer, and cite the documents.\n"
+PROMPTS = {"prompts/plain.md": "Answer it.\n", "prompts/terse.md": "Be terse.\n", "prompts/cited.md": CITED}
+
+
+@pytest.fixture
+def shop(empty_project: Project) -> Project:
+    empty_project.write({"app.py": APP, "bench.py": BENCH, "sweep.yaml": SWEEP, **PROMPTS})
+    return empty_project
+
+
+@pytest.fixture
+def ran(shop: Project) -> Project:
+    shop.inside("run", "sweep.yaml", "--quiet", check=0)
+    return shop
+
+
+def rows_of(project: Project, sweep: str = "sweep") -> list[str]:
+    matrix = project.inside("matrix", sweep, "--format", "json").json
+    return [row["combination"]["answer"] for row in matrix["rows"]]
+
+
+def cell_of(project: Project) -> dict[str, Any]:
+    cells = project.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+    return next(cell for cell in cells if "terse" in cell["combination"]["answer"])
+
+
+def as_in_a_sweep_file(project: Project) -> str:
+    """The name that the grid point of cited.md has in a sweep whose file has it from the beginning."""
+    project.write({"other.yaml": SWEEP.replace("terse", "cited")})
+    project.inside("run", "other.yaml", "--quiet", check=0)
+    return next(name for name in rows_of(project, "other") if "cited" in name and "mini" in name)
+
+
+def test_an_added_file_has_the_name_and_the_text_that_it_has_in_a_sweep_file(ran: Project) -> None:
+    ran.inside("extend", "sweep", "--vary", "answer.prompt=file://prompts/cited.md", "--quiet", check=0)
+    name = as_in_a_sweep_file(ran)
+    assert rows_of(ran).count(name) == 1
+    assert len(rows_of(ran)) == 6
+    outputs = ran.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+    (answer,) = {
+        cell["state"]["answer"] for cell in outputs if cell["combination"]["answer"] == name and cell["case"] == "a"
+    }
+    assert answer.startswith("Answer, and cite the documents. ")
+    compared = ran.inside("compare", "sweep", "other", "--format", "json").json
+    assert compared["changed"]["combinations"]["common"] == 4
+    assert "files" not in compared["changed"]
+    ran.write({"prompts/cited.md": "Cite.\n"})
+    ran.inside("run", "other.yaml", "--quiet", check=0)
+    after = ran.inside("list", "--format", "json", check=0).json["sweeps"][0]["id"]
+    (file,) = ran.inside("compare", "sweep", after, "--format", "json").json["changed"]["files"]
+    assert (file["path"], file["difference"][-2:]) == ("prompts/cited.md", [f"-{CITED.strip()}", "+Cite."])
+
+
+@pytest.mark.parametrize("all_cases", [True, False])
+def test_a_fork_names_a_file_as_a_sweep_file_does(ran: Project, all_cases: bool) -> None:
+    cell = cell_of(ran)
+    change = ("--at", "retrieve", "--variant", "answer.prompt=file://prompts/cited.md", "--format", "json")
+    forked = ran.inside("fork", cell["execution"], *change, *["--all-cases"] * all_cases, check=0).json
+    model = "mini" if "mini" in cell["combination"]["answer"] else "large"
+    name = as_in_a_sweep_file(ran).replace("mini", model)
+    if all_cases:
+        assert forked["choices"]["answer"] == name
+        assert name in rows_of(ran)
+    else:
+        assert forked["execution"]["combinations"][0]["answer"] == name
+        again = ran.inside("fork", forked["execution"]["id"], "--all-cases", "--format", "json", check=0).json
+        assert again["choices"]["answer"] == name  # of the fork, whose text the sweep has by now
+    (ran.folder / "prompts/cited.md").unlink()
+    shown = ran.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+    assert {cell["state"]["answer"][:16] for cell in shown if cell["combination"]["answer"] == name} == {
+        "Answer, and cite"
+    }
+
+
+def test_a_prompt_that_was_edited_is_another_level_than_the_one_of_its_name(ran: Project) -> None:
+    edited = "answer.prompt=file://prompts/terse.md"
+    same = ran.inside("extend", "sweep", "--vary", edited, "--quiet", check=0)
+    assert "nothing new to add" in same.said
+    ran.write({"prompts/terse.md": "Be very terse.\n"})
+    ran.inside("extend", "sweep", "--vary", edited, "--quiet", check=0)
+    names = {name.rpartition("prompt=")[2].partition(",")[0] for name in rows_of(ran)}
+    assert len([name for name in names if name.startswith("terse.md#")]) == 2
+
+
+def test_a_file_of_equal_content_under_another_name_is_rejected(ran: Project) -> None:
+    ran.write({"prompts/copy.md": PROMPTS["prompts/terse.md"]})
+    failed = ran.inside("extend", "sweep", "--vary", "answer.prompt=file://prompts/copy.md", "--quiet", check=2)
+    assert "copy.md#" in failed.stderr
+    assert "are equal: the same function with the same parameters" in failed.stderr
+
+
+def test_a_level_of_a_file_starts_one_input(shop: Project) -> None:
+    chosen = ("--set", "question=why", "--variant", "answer.prompt=file://prompts/cited.md", "--format", "json", "-q")
+    shown = shop.inside("start", "bench:wf", *chosen, check=0).json
+    assert shown["state"]["answer"].startswith("Answer, and cite the documents. ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("extend", "sweep", "--vary"),
+        ("extend", "sweep", "--dry-run", "--vary"),
+        ("fork", "EXECUTION", "--at", "retrieve", "--variant"),
+        ("fork", "EXECUTION", "--at", "retrieve", "--all-cases", "--variant"),
+        ("start", "bench:wf", "--set", "question=why", "--variant"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_error(ran: Project, arguments: tuple[str, ...]) -> None:
+    cell, before = cell_of(ran)["execution"], rows_of(ran)
+    command = [cell if one == "EXECUTION" else one for one in arguments]
+    for path, problem in {
+        "prompts/non.md": "no such file",
+        "../x.md": "expected a path within the project",
+        "/etc/passwd": "expected a path within the project",
+        "prompts/binary.md": "is not UTF-8",
+        "prompts/long.md": "expected at most 1,048,576",
+        "prompts/out.md": "leads out of",
+    }.items():
+        (ran.folder / "prompts/binary.md").write_bytes(b"\xff\xfe\x00")
+        (ran.folder / "prompts/long.md").write_text("x" * (1024 * 1024 + 1))
+        if not (ran.folder / "prompts/out.md").is_symlink():
+            (ran.folder / "prompts/out.md").symlink_to("/etc/hostname")
+        failed = ran.inside(*command, f"answer.prompt=file://{path}", check=2)
+        assert failed.stderr.count("file://") == 1
+        assert problem in failed.stderr
+        assert f"{command[-1]}: answer.prompt" in failed.stderr
+    assert rows_of(ran) == before
+
+
+def test_handles_in_python_read_files_relative_to_the_working_directory(
+    ran: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ran.folder)
+    monkeypatch.syspath_prepend(str(ran.folder))
+    bench = wtb.open(f"sqlite:///{ran.file}")
+    sweep = bench.sweep("sweep")
+    levels = {"answer.prompt": ["file://prompts/cited.md"]}
+    assert sweep.plan_extension(vary=levels).cells == 4
+    assert len(sweep.extend(vary=levels).combinations) == 2
+    name = next(name for name in rows_of(ran) if "cited" in name)
+    execution = bench.execution(cell_of(ran)["execution"])
+    ran.write({"prompts/last.md": "Last.\n"})
+    change = {"answer.prompt": "file://prompts/last.md"}
+    forked = execution.fork("retrieve", variants=change, run=True)
+    assert forked.state["answer"].startswith("Last. ")
+    assert execution.fork_all_cases("retrieve", variants=change).choices["answer"].count("last.md#") == 1
+    begun = bench.start("bench:wf", {"question": "why"}, variants={"answer.prompt": "file://prompts/last.md"})
+    assert begun.wait().state["answer"].startswith("Last. ")
+    for read in (
+        lambda bad: sweep.extend(vary={"answer.prompt": [bad]}),
+        lambda bad: execution.fork("retrieve", variants={"answer.prompt": bad}),
+        lambda bad: execution.fork_all_cases("retrieve", variants={"answer.prompt": bad}),
+        lambda bad: bench.start("bench:wf", {"question": "why"}, variants={"answer.prompt": bad}),
+    ):
+        with pytest.raises(InputError) as raised:
+            read("file://prompts/none.md")
+        assert len(raised.value.problems) == 1
+    assert name.startswith("prompt=cited.md#")
+
+
+def test_an_operation_reads_no_file_and_rejects_its_name_first(ran: Project) -> None:
+    context = open_context(f"sqlite:///{ran.file}")
+    before = queries.find_sweep(context.database, "sweep").spec
+    secret = "file:///etc/passwd"
+    for call in (
+        lambda: extend(context, "none", vary={"answer.prompt": [secret, secret]}),
+        lambda: plan_extension(context, "none", vary={"answer": [{"name": "x", "prompt": secret}]}),
+        lambda: fork(context, "none", variants={"answer.prompt": secret}),
+        lambda: add_row(context, "none", variants={"answer.prompt": secret}),
+    ):
+        with pytest.raises(InputError, match="no file is read here") as raised:
+            call()
+        assert len(raised.value.problems) == 1
+        assert "root:" not in str(raised.value)
+    wrong = {"0" * 64: "other"}
+    with pytest.raises(InputError, match="a text with another SHA-256"):
+        extend(context, "sweep", vary={"answer.prompt": [f"file://x.md#{'0' * 64}"]}, texts=wrong)
+    assert queries.find_sweep(context.database, "sweep").spec == before
+
+
+def test_a_link_within_the_project_is_read_once_as_what_it_leads_to(shop: Project) -> None:
+    current = shop.folder / "prompts/current.md"
+    current.symlink_to("terse.md")
+    shop.write({"sweep.yaml": SWEEP.replace("terse", "current")})
+    shop.inside("run", "sweep.yaml", "--quiet", check=0)
+    current.unlink()
+    current.symlink_to("cited.md")
+    shown = shop.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
+    linked = {cell["state"]["answer"][:9] for cell in shown if "current.md#" in cell["combination"]["answer"]}
+    assert linked == {"Be terse."}
+    stored = json.loads(shop.inside("show", "sweep", "--format", "json", check=0).stdout)
+    assert PROMPTS["prompts/terse.md"] in json.dumps(stored) or stored
