@@ -345,6 +345,10 @@ def test_the_next_step_is_conditional_and_names_the_cheapest() -> None:
     )
     best |= {"cases_needed": [2400, None]}
     assert "about 2,400 cases settle it (80%); if half of it, more than can be run." in sentences.answer(tied, "ndcg")
+    best |= {"differ_at_most": 0.00002}
+    assert "differ by at most 0.00002: if" in sentences.answer(tied, "ndcg")
+    best |= {"differ_at_most": 0.0}
+    assert "The candidates do not differ: ship any of them" in sentences.answer(tied, "ndcg")
     best |= {"cases_needed": None, "differ_at_most": None}
     assert sentences.answer(tied, "ndcg").endswith("real, showing it takes more cases than can be run.")
     best |= {"p": None}
