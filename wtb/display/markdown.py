@@ -112,10 +112,9 @@ def report(document: EvidenceDocument) -> str:
     found, names = document["matrix"], layout.metrics(document["matrix"])
     answers = [sentences.answer(found, metric) for metric in names[:METRICS]]
     answers += [noise for metric in names[:1] if (noise := sentences.noise(found, metric))]
-    viewed = row_view.viewed_rows(found, names[0] if names else None)
-    rows = (
-        viewed[:ROWS] if "view" in found else [row for _, row in layout.ranked(found, *names[:1] or [None], ROWS - 1)]
-    )
+    first = names[0] if names else None
+    viewed = row_view.viewed_rows(found, first)
+    rows = viewed[:ROWS] if "view" in found else [row for _, row in layout.ranked(found, first, ROWS - 1)]
     left_out = len(viewed) - len(rows)
     parts = [
         _title(found),

@@ -368,6 +368,7 @@ class MatrixFigures(TypedDict):
     slices: SlicesDocument | None
     noise: NoiseDocument | None
     decision: NotRequired[DecisionDocument]
+    view: NotRequired[MatrixView]  # if rows were filtered, sorted, grouped or pivoted; `rows` has all of them
 
 
 class MatrixDocument(MatrixFigures):
@@ -388,7 +389,6 @@ class MatrixDocument(MatrixFigures):
     scores_failed: int
     edited_left_out: int
     warnings: list[str]
-    view: NotRequired[MatrixView]  # if rows were filtered, sorted, grouped or pivoted; `rows` has all of them
 
 
 class PeopleRow(TypedDict):
