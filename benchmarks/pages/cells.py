@@ -10,10 +10,10 @@ from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.pages.site import MARKED, frames_of, site
 from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep
-from wtb.display.report.html.bundle import WEB
+from wtb.hosting.pages.static import served_files
 from wtb.store.database import Database
 
-LARGEST = 500_000  # bytes of all files
+LARGEST = 500_000  # bytes that a browser loads in all
 
 FRAMES = frames_of(
     'const canvas = document.querySelector(".canvas"), box = canvas.getBoundingClientRect();',
@@ -54,5 +54,5 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     yield of_rounds("first page", first, "ms", 1_000)
     yield of_rounds(f"{what}: first draw from the arrival of data", drawn, "ms", 100)
     yield of_rounds(f"{what}: frames of 5 s of panning and zooming, p95", frames, "ms", 20)
-    size = sum(path.stat().st_size for path in WEB.rglob("*") if path.is_file())
+    size = sum(map(len, served_files().values()))
     yield of_rounds("all files of the pages", [size / 1000], "kB", LARGEST / 1000)

@@ -11,8 +11,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from wtb.display.report.html.bundle import WEB
-from wtb.hosting.pages.static import page_routes
+from wtb.display.report.html.bundle import WEB, without_comments
+from wtb.hosting.pages.static import page_routes, served_files
 
 VENDOR = WEB / "vendor"
 OWN = [path for path in WEB.rglob("*.js") if VENDOR not in path.parents]
@@ -32,7 +32,18 @@ def test_libraries_are_as_they_were_fetched_and_come_with_their_licences() -> No
 
 
 def test_all_files_together_are_under_500_kb() -> None:
-    assert sum(path.stat().st_size for path in WEB.rglob("*") if path.is_file()) < 500_000
+    """Those that a browser loads: without comments, types and licences, and before they are compressed."""
+    assert sum(map(len, served_files().values())) + (WEB / "index.html").stat().st_size < 500_000
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_comments_stand_where_they_can_be_left_out(path: Path) -> None:
+    """At the start of a line, or after what begins or ends an expression: never within a text or a pattern."""
+    text = path.read_text("utf-8")
+    for match in re.finditer(r"/\*\*", text):
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        assert re.search(r"(^|[(){,;=?:>|&[]|[*]/|\b(return|in|of|await|new)|[+.-]) *$", before), before
+    assert without_comments(text).count("\n") == text.count("\n")
 
 
 def test_every_import_leads_to_a_file() -> None:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
-from wtb.display.report.html.bundle import WEB
+from wtb.display.report.html.bundle import WEB, without_comments
 
 STATIC = "/static"
 
@@ -41,17 +41,17 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 def page_routes() -> list[Route]:
     """Return the routes of the pages; they are asked without a token, since they hold nothing of anybody."""
-    files = {path.relative_to(WEB).as_posix(): path for path in WEB.rglob("*") if path.suffix in _TYPES}
+    files = served_files()
     version = _digest()
 
     def page(_: Request) -> Response:
         return document()
 
     def file(request: Request) -> Response:
-        path = files.get(request.path_params["path"])
-        if path is None or request.path_params["version"] != version:
+        name = request.path_params["path"]
+        if name not in files or request.path_params["version"] != version:
             return Response("there is no such file", HTTPStatus.NOT_FOUND, HEADERS, "text/plain")
-        return FileResponse(path, headers={**HEADERS, "Cache-Control": _KEPT}, media_type=_TYPES[path.suffix])
+        return Response(files[name], headers={**HEADERS, "Cache-Control": _KEPT}, media_type=_TYPES[Path(name).suffix])
 
     pages = ("/", "/submit", "/sweeps/{ref}", "/sweeps/{ref}/compare", "/sweeps/{ref}/label", "/executions/{ref}")
     pairs = ("/executions/{a}/diff/{b}", "/compare/{before}/{after}")
@@ -69,6 +69,12 @@ def page_routes() -> list[Route]:
         Route(f"{STATIC}/{{version}}/{{path:path}}", file, methods=["GET"]),
         *(Route(path, page, methods=["GET"]) for path in (*pages, *pairs, *lists)),
     ]
+
+
+def served_files() -> dict[str, bytes]:
+    """Return the contents of the files that pages load, by their paths within the folder of the pages."""
+    paths = [path for path in WEB.rglob("*") if path.suffix in _TYPES]
+    return {path.relative_to(WEB).as_posix(): without_comments(path.read_text("utf-8")).encode() for path in paths}
 
 
 def _manual_folder() -> Path:

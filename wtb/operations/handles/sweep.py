@@ -431,26 +431,20 @@ class SweepHandle(TargetHandle):
     def to_pandas(self, state: Sequence[str] = ()) -> DataFrame:
         """Return a data frame with a row for each cell. Needs pandas.
 
-        <<<<<<< HEAD
-                Its columns: the varied nodes; the factors, such as `answer.model`, with the labels of levels; `case`,
-                `repeat`, `tags`, `expected`, `status`, `error` and `execution`; the metrics (a failed score is missing); what
-                the cell took as if alone: `latency_s` (seconds), `cost_usd` (not if a metric says the same), `tokens_in` and
-        =======
-                Its columns: the varied nodes; the factors, such as `answer.model`, with the labels of levels; `case`, `repeat`,
-                `tags`, `expected`, `status`, `error` and `execution`; the metrics (a failed score is missing); what the cell
-                took as if alone: `latency_s` (seconds), `cost_usd` (not if a metric says the same), `tokens_in` and
-        >>>>>>> pivot
-                `tokens_out`; and keys of the final state. A column whose name is taken by one before it is prefixed by its
-                kind: `cell.`, `metric.`, `spent.` or `state.`.
+        Its columns: the varied nodes; the factors, such as `answer.model`, with the labels of levels; `case`,
+        `repeat`, `tags`, `expected`, `status`, `error` and `execution`; the metrics (a failed score is missing); what
+        the cell took as if alone: `latency_s` (seconds), `cost_usd` (not if a metric says the same), `tokens_in` and
+        `tokens_out`; and keys of the final state. A column whose name is taken by one before it is prefixed by its
+        kind: `cell.`, `metric.`, `spent.` or `state.`.
 
-                Args:
-                    state: Keys of the final state to include.
+        Args:
+            state: Keys of the final state to include.
 
-                Returns:
-                    The data frame: as many rows as there are cells.
+        Returns:
+            The data frame: as many rows as there are cells.
 
-                Raises:
-                    InputError: If pandas is not installed.
+        Raises:
+            InputError: If pandas is not installed.
         """
         try:
             import pandas

@@ -86,7 +86,7 @@ function figureOf(row, metric) {
 
 /** Levels of a factor: by number if all are numbers, else as declared; null last, of rows without it. @param {any} matrix @param {number[]} rows @param {string} factor @returns {(string | null)[]} */
 export function levelsOf(matrix, rows, factor) {
-  const found = new Set([...rows].sort((a, b) => a - b).map((number) => labelsOf(matrix.rows[number].combination)[factor] ?? null));
+  const found = new Set([...rows].sort((a, b) => a - b).map((number) => /** @type {string | null} */ (labelsOf(matrix.rows[number].combination)[factor] ?? null)));
   const levels = /** @type {string[]} */ ([...found].filter((level) => level !== null));
   if (levels.every((level) => NUMBER.test(level))) levels.sort((a, b) => Number(a) - Number(b));
   return found.has(null) ? [...levels, null] : levels;
