@@ -184,6 +184,7 @@ DIFFERENCES = {
     ("run", "strict"): "an exit code",
     ("compare", "strict"): "an exit code",
     ("compare", "ref"): "is `before`, with --row",
+    ("matrix", "other_factor"): "the second one of --pivot",
     ("judge check", "at_least"): "an exit code",
     ("label", "take"): "is `labels`, of --import",
     ("label", "labels"): "is --import",
