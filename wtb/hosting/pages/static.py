@@ -103,8 +103,7 @@ def is_for_people(request: Request) -> bool:
 @functools.cache
 def _digest() -> str:
     """Return what stands for the contents of files in addresses."""
-    digest = hashlib.sha256()
-    for path in sorted(WEB.rglob("*")):
-        if path.is_file():
-            digest.update(path.relative_to(WEB).as_posix().encode() + path.read_bytes())
+    digest = hashlib.sha256((WEB / "index.html").read_bytes())
+    for name, content in sorted(served_files().items()):
+        digest.update(name.encode() + content)
     return digest.hexdigest()[:12]
