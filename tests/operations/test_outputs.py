@@ -166,8 +166,8 @@ def test_long_values_are_cut_with_a_path_to_the_whole(database: Database) -> Non
     ("given", "words"),
     [
         ({"rows": [3]}, "rows 3: the sweep has the rows 0 to 2"),
-        ({"differ": [0]}, "differ is 0; expected the numbers of two combinations"),
-        ({"differ": [1, 1]}, "expected the numbers of two combinations"),
+        ({"differ": [0]}, "differ is 0; expected two combinations"),
+        ({"differ": [1, 1]}, "expected two combinations"),
         ({"differ": [1, 7]}, "differ 7: the sweep has the rows 0 to 2"),
         ({"keys": ["anser"]}, "no key 'anser'; did you mean 'answer'"),
         ({"worst": "rigt"}, "did you mean 'right'"),

@@ -490,6 +490,9 @@ class SweepHandle(TargetHandle):
         Args:
             path: The file to write: `.html`, `.md`, `.csv`, `.json`, or `.xml` for JUnit.
             full: Open every case, with values as long as they are.
+            where: Only rows that choose these variants or levels, as for `matrix`; in Markdown and CSV.
+            within: Only rows that are shown to be within the margin of the best.
+            sort: What orders the rows, as for `matrix`.
 
         Returns:
             The document; with a path, the path.
