@@ -224,11 +224,19 @@ class ColumnKeys:
         taken = {inner if key == "input" else key for key, inner in found}
         free = [key for key in ("expected", "id", *self.inputs) if key not in taken]
         offered = {key: list(headings) for key, headings in self.columns.items()}
+        rest: list[str] = []
         for name in dict.fromkeys(unknown[:_MAX_COMPARED]):
             key = _nearest(name, free)
-            if key is not None:
+            if key is None:
+                rest.append(name)
+            else:
                 free.remove(key)
-            offered.setdefault(IGNORE if key is None else key, []).append(name)
+                offered.setdefault(key, []).append(name)
+        inputs = [key for key in free if key in self.inputs]
+        if len(inputs) == len(rest) == 1:  # what is left over is the one for the other
+            offered.setdefault(inputs[0], []).append(rest.pop())
+        if rest:
+            offered.setdefault(IGNORE, []).extend(rest)
         return offered
 
 

@@ -1,5 +1,5 @@
 /** Combinations, which are a variant for each node. */
-import { labelsOf } from "./format.js";
+import { combination, labelsOf } from "./format.js";
 
 /** Nodes and factors in which combinations differ. @param {Record<string, string>[]} combinations @param {string | null} [first] which of them is named first */
 export function differing(combinations, first = null) {
@@ -10,4 +10,26 @@ export function differing(combinations, first = null) {
   const keys = [...new Set(inOrder)].filter((key) => known.includes(key)).sort((a, b) => Number(b === first) - Number(a === first));
   const varied = keys.filter((key) => labels.some((one) => one[key] !== labels[0][key]));
   return varied.length ? varied : keys;
+}
+
+const HASH = /#[0-9a-f]{8}$/; // of a long level
+
+/**
+ * Combinations by the labels that differ, such as `cited.md · medium · 0`; where one node or factor differs, with its name.
+ * A long level is named without its hash where no other level has the same name.
+ * @param {Record<string, string>[]} combinations @param {string | null} [first] which node or factor is named first
+ * @returns {string[]}
+ */
+export function shortNames(combinations, first = null) {
+  const keys = differing(combinations, first);
+  if (keys.length < 2) return combinations.map((one) => combination(one, keys.length ? keys : undefined));
+  const labels = combinations.map(labelsOf);
+  const short = new Map(keys.map((key) => [key, withoutHashes(new Set(labels.map((one) => one[key])))]));
+  return labels.map((one) => keys.flatMap((key) => (key in one ? [short.get(key)?.get(one[key])] : [])).join(" · "));
+}
+
+/** Each label of a factor, and how it is named. @param {Set<string>} labels @returns {Map<string, string>} */
+function withoutHashes(labels) {
+  const bare = [...labels].filter((label) => label !== undefined).map((label) => /** @type {[string, string]} */ ([label, label.replace(HASH, "")]));
+  return new Map(bare.map(([label, name]) => [label, bare.filter(([, other]) => other === name).length > 1 ? label : name]));
 }

@@ -2,6 +2,7 @@
 
 const MOST_EDITS = 1_000; // beyond it what lies between the first and the last difference is one
 const MOST_WORDS = 200; // edits within a line
+const LONGEST = 20_000; // letters of a line that is compared by words
 
 /** What differs: from and to in one, from and to in the other. @typedef {[number, number, number, number]} Hunk */
 
@@ -13,8 +14,9 @@ export function compareLines(one, other) {
 
 /** Of two lines each word, and the hunks that differ. @param {string} one @param {string} other */
 export function compareWords(one, other) {
+  if (one.length + other.length > 2 * LONGEST) return { a: [one], b: [other], hunks: /** @type {Hunk[]} */ ([[0, 1, 0, 1]]) };
   const [a, b] = [wordsOf(one), wordsOf(other)];
-  return { a, b, hunks: compare(a, b, MOST_WORDS) };
+  return { a, b, hunks: inBlocks(compare(a, b, MOST_WORDS), a) };
 }
 
 /** @param {string} line @returns {string[]} */
@@ -102,6 +104,19 @@ function joined(edits) {
   return hunks;
 }
 
+const NO_WORD = /^[^\p{L}\p{N}_]*$/u;
+
+/** Hunks of words with no word between them as one, so that a text that was replaced reads as one. @param {Hunk[]} hunks @param {string[]} a @returns {Hunk[]} */
+function inBlocks(hunks, a) {
+  const blocks = /** @type {Hunk[]} */ ([]);
+  for (const hunk of hunks) {
+    const last = blocks.at(-1);
+    if (last && a.slice(last[1], hunk[0]).every((word) => NO_WORD.test(word))) [last[1], last[3]] = [hunk[1], hunk[3]];
+    else blocks.push([...hunk]);
+  }
+  return blocks;
+}
+
 /** A piece of two texts: of both, or of one of them. @typedef {{kind: "same" | "removed" | "added", text: string}} Piece */
 
 /**
@@ -132,7 +147,7 @@ export function compareTexts(one, other) {
 function addWords(one, other, add) {
   const [a, b] = [wordsOf(one), wordsOf(other)];
   let at = 0;
-  for (const [fromA, toA, fromB, toB] of one && other ? compare(a, b, MOST_EDITS) : [[0, a.length, 0, b.length]]) {
+  for (const [fromA, toA, fromB, toB] of one && other ? inBlocks(compare(a, b, MOST_EDITS), a) : [[0, a.length, 0, b.length]]) {
     add("same", a.slice(at, fromA).join(""));
     add("removed", a.slice(fromA, toA).join(""));
     add("added", b.slice(fromB, toB).join(""));

@@ -464,6 +464,7 @@ export const words = {
     line: "line",
     removed: "only here, to the left:",
     added: "only here, to the right:",
+    cut: (/** @type {number} */ letters) => `${letters.toLocaleString("en")} more letters`,
     leftOut: (/** @type {number} */ count) => `${format(count)} lines are the same`,
     unchanged: (/** @type {string} */ keys) => `The same in both: ${keys}`,
     files: "Files that differ, and their bytes",

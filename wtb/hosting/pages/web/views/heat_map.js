@@ -3,7 +3,7 @@
  * a pixel each, which is then drawn as large as it is looked at; where there are more cases than pixels, neighbours are
  * averaged. What stands for it where nobody sees is a grid of the one cell that is chosen.
  */
-import { differing } from "../lib/combinations.js";
+import { differing, shortNames } from "../lib/combinations.js";
 import { combination, figure, labelsOf } from "../lib/format.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { colour, theme } from "../lib/theme.js";
@@ -149,13 +149,16 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
 
   const first = Math.floor(top / ROW);
   const rows = order.slice(first, first + Math.ceil(height / ROW) + 1);
-  const varied = differing(columns.combinations, group);
+  const named = useMemo(() => {
+    const [key, ...others] = differing(columns.combinations, group);
+    return others.length ? shortNames(columns.combinations, group) : columns.combinations.map((/** @type {Record<string, string>} */ one) => labelsOf(one)[key] ?? "");
+  }, [columns.combinations, group]);
   return html`<div class="heat" style=${{ display: "grid", gridTemplateColumns: `minmax(4.5rem, min(${LABELS}px, 30%)) minmax(0, 1fr)` }}>
     <div style=${{ height: `${height}px`, overflow: "hidden", position: "relative" }} aria-hidden="true">
       ${rows.map(
         (number, index) => html`<div class="mono" key=${number} title=${combination(columns.combinations[number])}
           style=${{ position: "absolute", top: `${(first + index) * ROW - top}px`, height: `${ROW}px`, lineHeight: `${ROW}px`, fontSize: "11px", whiteSpace: "nowrap", overflow: "hidden", textOverflow: "ellipsis", width: "100%", paddingRight: "6px" }}>
-          ${varied.map((key) => labelsOf(columns.combinations[number])[key]).filter(Boolean).join(" · ")}</div>`,
+          ${named[number]}</div>`,
       )}
     </div>
     <div class="canvas" style=${{ maxWidth: `${Math.max(1, cases) * WIDEST + 2}px` }} role="grid" tabindex="0" aria-label=${words.matrix.label} aria-rowcount=${order.length} aria-colcount=${cases}

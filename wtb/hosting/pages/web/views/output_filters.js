@@ -1,5 +1,4 @@
 /** What of the outputs is seen: combinations, keys, filters, order, and what words are compared with. */
-import { combination } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { outputWords as words } from "../lib/output_words.js";
 import { look } from "../lib/router.js";
@@ -12,8 +11,7 @@ function filter(changes) {
 }
 
 /** @param {any} props */
-export function OutputFilters({ about, matrix, rows, nodes, names, filters, against, total }) {
-  const every = matrix.rows.map((/** @type {any} */ one, /** @type {number} */ number) => ({ number, name: combination(one.combination, nodes.length ? nodes : undefined) }));
+export function OutputFilters({ about, matrix, rows, every, names, filters, against, total }) {
   const [one = "", other = ""] = filters.differ.map(String);
   /** @param {string} first @param {string} second */
   const differ = (first, second) => filter({ differ: first && second && first !== second ? `${first}-${second}` : null });
@@ -29,7 +27,7 @@ export function OutputFilters({ about, matrix, rows, nodes, names, filters, agai
       <label>${words.against}<select value=${against} onChange=${(/** @type {any} */ event) => look({ against: event.target.value })}><option value="">${words.nothing}</option><option value="expected">${words.expectedValue}</option>${columns}</select></label>
     </div>
     <div class="bar output-filters">
-      <${Choices} label=${words.chooseColumns(rows.length, every.length)} all=${every.map((/** @type {any} */ each) => [String(each.number), each.name])} chosen=${rows.map(String)} onChange=${(/** @type {string[]} */ chosen) => look({ rows: chosen.join("-"), differ: null, against: null, at: null })} />
+      <${Choices} label=${words.chooseColumns(rows.length, every.length)} all=${every.map((/** @type {string} */ name, /** @type {number} */ number) => [String(number), name])} chosen=${rows.map(String)} onChange=${(/** @type {string[]} */ chosen) => look({ rows: chosen.join("-"), differ: null, against: null, at: null })} />
       ${about ? html`<${Choices} label=${words.chooseKeys(about.keys)} all=${[...about.keys, ...about.other_keys].map((key) => [key, key])} chosen=${about.keys} onChange=${(/** @type {string[]} */ chosen) => look({ keys: chosen.map(encodeURIComponent).join(",") })} />` : null}
       <span class="grow"></span><span class="quiet" role="status">${total === null || !about ? "" : words.count(total, about.repeats)}</span>
     </div>`;

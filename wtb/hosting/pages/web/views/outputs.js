@@ -1,7 +1,7 @@
 /** Outputs side by side: what combinations returned for each case, filtered, compared word by word, and opened one by one. */
 import { may, Problem, segment } from "../lib/api.js";
 import { combination } from "../lib/format.js";
-import { differing } from "../lib/combinations.js";
+import { shortNames } from "../lib/combinations.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { fromServer, OutputPages } from "../lib/output_pages.js";
 import { outputWords as words } from "../lib/output_words.js";
@@ -60,8 +60,8 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
   const first = pages.pages.values().next().value;
   if (first && about.current?.of !== pages) about.current = { of: pages, document: first };
   const shown = about.current?.document ?? null;
-  const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
-  const names = useMemo(() => rows.map((row) => combination(matrix.rows[row].combination, nodes.length ? nodes : undefined)), [matrix, rows.join()]);
+  const every = useMemo(() => shortNames(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
+  const names = useMemo(() => rows.map((row) => every[row]), [every, rows.join()]);
   const titles = useMemo(() => rows.map((row) => combination(matrix.rows[row].combination)), [matrix, rows.join()]);
   useEffect(() => {
     if (!isOpen && focus.current) view.current?.focus();
@@ -85,7 +85,7 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     return true;
   }
   const problem = pages.problem;
-  const bars = useMemo(() => html`<${OutputFilters} about=${shown} matrix=${matrix} rows=${rows} nodes=${nodes} names=${names} filters=${filters} against=${against} total=${pages.total} />`, [shown, matrix, key, against, pages.total]); // not made anew whenever a page of outputs arrives
+  const bars = useMemo(() => html`<${OutputFilters} about=${shown} matrix=${matrix} rows=${rows} every=${every} names=${names} filters=${filters} against=${against} total=${pages.total} />`, [shown, matrix, key, against, pages.total]); // not made anew whenever a page of outputs arrives
   return html`${bars}
     ${problem ? (problem instanceof Problem ? html`<p class="bad" role="alert">${problem.message}</p>` : html`<${Waiting} resource=${{ error: problem, reload: () => pages.fill() }} />`) : null}
     ${shown === null ? (problem ? null : html`<${Waiting} resource=${{}} />`) : pages.total === 0

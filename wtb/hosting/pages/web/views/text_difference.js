@@ -4,6 +4,7 @@ import { compareLines, compareWords } from "../lib/text_diff.js";
 import { words } from "../lib/words.js";
 
 const AROUND = 3; // lines
+const LONGEST = 20_000; // letters of a line that are shown
 const SHOWN = 400; // rows that are shown before somebody asks for more
 
 /** A line of each side by its number; null where a side has none. @typedef {{a: number | null, b: number | null, isSame: boolean}} Row */
@@ -52,10 +53,15 @@ export function TextDifference({ one, other, names }) {
 function Lines({ a, b, row }) {
   const [left, right] = [row.a === null ? null : a[row.a], row.b === null ? null : b[row.b]];
   const isPair = !row.isSame && left !== null && right !== null;
-  const parts = isPair ? marked(left, right) : [left, right];
+  const parts = isPair ? marked(left, right) : [cut(left), cut(right)];
   return html`<tr>
     <td class="num quiet">${row.a === null ? "" : row.a + 1}</td><td class=${row.isSame || left === null ? "" : "removed"}>${row.isSame || left === null ? null : html`<span class="seen-only-by-readers">${words.diff.removed} </span>`}${parts[0]}</td>
     <td class="num quiet">${row.b === null ? "" : row.b + 1}</td><td class=${row.isSame || right === null ? "" : "added"}>${row.isSame || right === null ? null : html`<span class="seen-only-by-readers">${words.diff.added} </span>`}${parts[1]}</td></tr>`;
+}
+
+/** A line, or its beginning where it is so long that a browser would take minutes to break it. @param {string | null} text */
+function cut(text) {
+  return text === null || text.length <= LONGEST ? text : `${text.slice(0, LONGEST)} … ${words.diff.cut(text.length - LONGEST)}`;
 }
 
 /** Two lines with the words marked that differ. @param {string} one @param {string} other */
@@ -70,7 +76,7 @@ function parted(parts, ranges) {
   const made = ranges.flatMap(([from, to]) => {
     const before = parts.slice(at, from).join("");
     at = to;
-    return [before, from < to ? html`<mark>${parts.slice(from, to).join("")}</mark>` : null];
+    return [before, from < to ? html`<mark>${cut(parts.slice(from, to).join(""))}</mark>` : null];
   });
   return [...made, parts.slice(at).join("")];
 }
