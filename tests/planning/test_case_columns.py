@@ -206,6 +206,6 @@ def test_a_mapping_of_columns_is_for_tables(cases: Any, found: str) -> None:
 
 def test_the_only_heading_left_is_offered_for_the_only_input_left(tmp_path: Path) -> None:
     (message,) = problems(table(tmp_path, "ID,Ticket,Expected Answer\na,Why?,Because\n"))
-    assert columns_of(message) == {"expected": ["Expected Answer"], "question": ["Ticket"]}
+    assert columns_of(message) == {"expected": ("Expected Answer",), "question": ("Ticket",)}
     (message,) = problems(table(tmp_path, "ID,Ticket,Area,Expected Answer\na,Why?,x,Because\n"))
-    assert columns_of(message) == {"expected": ["Expected Answer"], "ignore": ["Ticket", "Area"]}
+    assert columns_of(message) == {"expected": ("Expected Answer",), "ignore": ("Ticket", "Area")}
