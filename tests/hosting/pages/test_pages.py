@@ -540,6 +540,32 @@ def test_texts_differ_by_as_few_edits_as_there_can_be(site: Site) -> None:
     assert page.evaluate(RANDOM_TEXTS, [module, 20261125]) == ""
 
 
+def test_a_text_that_was_replaced_differs_in_one_block_and_long_lines_are_compared_at_once(site: Site) -> None:
+    page = site.open("/")
+    module = page.evaluate("document.querySelector('script').src").replace("main.js", "lib/text_diff.js")
+    pieces = page.evaluate(
+        "async ([module, one, other]) => (await import(module)).compareTexts(one, other)",
+        [module, "You can change it. Thanks.", "Please, ask our shop. Thanks."],
+    )
+    assert [(piece["kind"], piece["text"]) for piece in pieces] == [
+        ("removed", "You can change it"),
+        ("added", "Please, ask our shop"),
+        ("same", ". Thanks."),
+    ]
+    milliseconds = page.evaluate(
+        """async (module) => {
+          const { compareLines, compareWords } = await import(module);
+          const [one, other] = ["a ", "b "].map((word) => word.repeat(5_000_000));
+          const before = performance.now();
+          const { a, b, hunks } = compareLines(one, other);
+          if (compareWords(a[0], b[0]).hunks.length !== 1 || hunks.length !== 1) throw new Error("not one hunk");
+          return performance.now() - before;
+        }""",
+        module,
+    )
+    assert milliseconds < 2_000
+
+
 def test_an_address_with_a_metric_that_is_not_there_shows_the_primary_one(site: Site, finished: Project) -> None:
     page = site.open(f"/sweeps/{sweeps(finished)[0]}?metric=of-before")
     page.locator("main table").first.get_by_role("columnheader", name="right").wait_for()
