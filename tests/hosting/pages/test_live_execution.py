@@ -92,7 +92,9 @@ def test_graph_messages_and_cost_follow_a_run(project: Project, browser: Browser
 
 
 def follow(site: Site, project: Project, id: str) -> None:
-    page = site.open(f"/executions/{id}")
+    page = site.open("/")
+    page.locator("main td").get_by_role("link").first.click()  # a single execution in the list of sweeps
+    page.wait_for_url("**/executions/*")
     stands(page, plan="succeeded", search="running")
     page.get_by_role("log", name="Messages").get_by_text("looking in round 0").wait_for()
     page.locator("dd").get_by_text("$0.03").wait_for()

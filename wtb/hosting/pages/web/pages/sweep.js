@@ -70,6 +70,11 @@ export function SweepPage({ parts: [ref] }) {
     if (sweep) document.title = `${sweep.name} · WTB`;
   }, [sweep?.name]);
 
+  const isSingle = status.data && !sweep;
+  useEffect(() => {
+    if (isSingle) navigate(`/executions/${segment(ref)}`, { replace: true });
+  }, [isSingle]);
+
   if (!sweep) return html`<h1>${ref}</h1><${Waiting} resource=${status} />`;
   return html`<${Heading} status=${status.data} reload=${status.reload} />
     ${isLive && !isConnected ? html`<p class="notice" role="status">${words.reconnecting}</p>` : null}
