@@ -132,6 +132,9 @@ def test_questions_are_answered_in_the_inbox_by_two_keys_each(sending: Sending, 
     page.get_by_text("Nothing waits for a person.").wait_for()
     until_it_is(sending, execution, "completed")
     assert state_of(sending, execution)["answer"] == "no"
+    answered = page.get_by_role("status").filter(has_text="Answered: Send 100?")
+    answered.get_by_role("link").click()
+    page.wait_for_url(f"**/executions/{execution}")
 
 
 def test_one_answer_is_for_all_that_ask_the_same(sending: Sending, site: Site) -> None:

@@ -174,6 +174,7 @@ export const words = {
         ? `${format(executed)} node runs instead of ${format(unshared)}: ${Math.round(100 * (1 - executed / unshared))}% shared`
         : `${format(executed)} node ${executed === 1 ? "run" : "runs"}`,
     noFailures: "No cell failed.",
+    forExample: "For example",
     announced: (/** @type {string} */ status, /** @type {number} */ done, /** @type {number} */ total, /** @type {number} */ failed) => `${status}: ${format(done)} of ${format(total)} cells ended${failed ? `, ${format(failed)} failed` : ""}`,
     toOutputs: "Show the outputs",
     noScores: "Nothing is scored so far, so combinations are not compared.",
@@ -475,6 +476,8 @@ export const words = {
     empty: "Nothing waits for a person. Questions of nodes and approvals of steps appear here.",
     asks: "asks",
     asksBy: (/** @type {string} */ mode) => `(approval mode ${mode}) asks`,
+    answered: (/** @type {string} */ question) => `Answered: ${question.split("\n", 1)[0].slice(0, 200)}`,
+    outcome: (/** @type {string} */ name) => `Open ${name}`,
     keys: "Keys: j and k choose a question, 1 to 9 an answer, Enter gives it.",
     feedback: "Feedback for the node (may be empty)",
     response: "Response",

@@ -1,6 +1,6 @@
 /** What waits for people: each question once, answered where it stands. */
-import { get } from "../lib/api.js";
-import { html, useEffect, useRef } from "../lib/html.js";
+import { get, segment } from "../lib/api.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
 import { words } from "../lib/words.js";
@@ -12,13 +12,15 @@ const ASK_AGAIN_MS = 3_000;
 export function InboxPage() {
   const resource = useResource((signal) => get("/approvals", {}, signal), [], ASK_AGAIN_MS);
   const list = useRef(/** @type {HTMLElement | null} */ (null));
+  const [answered, setAnswered] = useState(/** @type {any} */ (null));
   useKeys(list);
   const groups = resource.data?.groups ?? [];
   return html`<div class="head"><h1>${words.inbox.title}</h1></div>
     <${Waiting} resource=${resource} />
+    ${answered ? html`<p class="notice" role="status">${words.inbox.answered(answered.question)} <${Link} to=${`/sweeps/${segment(answered.sweep.id)}`}>${words.inbox.outcome(answered.sweep.name)}<//></p>` : null}
     ${resource.data && !groups.length ? html`<${Empty} text=${words.inbox.empty} help="people"><${Link} class="button" to="/">${words.error.toSweeps}<//><//>` : null}
     ${groups.length ? html`<p class="quiet">${words.inbox.keys}</p>` : null}
-    <div ref=${list}>${groups.map((/** @type {any} */ one) => html`<${Question} key=${one.id} group=${one} onAnswered=${resource.reload} />`)}</div>
+    <div ref=${list}>${groups.map((/** @type {any} */ one) => html`<${Question} key=${one.id} group=${one} onAnswered=${() => (setAnswered(one), resource.reload())} />`)}</div>
     ${resource.data?.more_groups ? html`<p class="quiet">${words.inbox.more}</p>` : null}`;
 }
 

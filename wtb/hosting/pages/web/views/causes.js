@@ -16,7 +16,7 @@ export function Causes({ failures }) {
       (/** @type {any} */ one) => html`<section>
         <h2>${count(one.cells)} × ${one.node ?? ""} ${one.type ?? ""}</h2>
         <pre tabindex="0">${one.message ?? ""}</pre>
-        ${one.example.execution ? html`<${Link} to=${`/executions/${segment(one.example.execution)}`}>${one.example.case}<//>` : one.example.case}
+        ${one.cells > 1 ? words.sweep.forExample : null} ${one.example.execution ? html`<${Link} to=${`/executions/${segment(one.example.execution)}`}>${one.example.case}<//>` : one.example.case}
         · <${Link} to=${outputsHere({ failed: "1", rows: one.combinations.slice(0, 64).join("-") })}>${outputWords.failures(one.cells)}<//>
       </section>`,
     )}
