@@ -40,13 +40,15 @@ def test_about_a_share_of_the_cases_is_kept_for_the_end_and_runs_then(database: 
 
 def test_a_second_use_says_so_and_counts(database: Database, tmp_path: Any) -> None:
     ran(database, tmp_path, "b", final=True)
-    again = ran(database, tmp_path, "b", final=True).matrix()
+    again = ran(database, tmp_path, "c", final=True).matrix()
     assert again["best"]["y"]["tried"] == 2
     row = again["rows"][1]["metrics"]["y"]
     assert row["p_adjusted"] == pytest.approx(min(1.0, row["p"] / spendable(1, 1)))
     assert "were used once before" in " ".join(again["warnings"])
-    third = ran(database, tmp_path, "c", final=True).matrix()
+    third = ran(database, tmp_path, "b", final=True).matrix()
     assert "were used 2 times before" in " ".join(third["warnings"])
+    row = third["rows"][1]["metrics"]["y"]
+    assert row["p_adjusted"] == row["p"], "the first use claimed the same"
 
 
 def test_another_seed_does_not_make_cases_new_that_were_looked_at(database: Database, tmp_path: Any) -> None:

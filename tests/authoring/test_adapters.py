@@ -60,7 +60,7 @@ def test_a_scorer_of_autoevals_scores_and_has_its_scale() -> None:
     from autoevals import Levenshtein
 
     theirs = Levenshtein()(output="kitten", expected="sitting").score
-    assert score("autoevals:Levenshtein", "kitten", "sitting") == theirs == pytest.approx(4 / 7)
+    assert float(score("autoevals:Levenshtein", "kitten", "sitting")) == theirs == pytest.approx(4 / 7)
     assert made("autoevals:Levenshtein").measure("Levenshtein").scale == (0, 1)
     assert made("autoevals:NumericDiff", at_least=0.9).judged(0.95) == 1
 

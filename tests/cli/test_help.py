@@ -48,11 +48,11 @@ def test_help_shows_the_commands_in_groups_and_each_on_one_line(project: Project
     del found["Options"]
     names = {heading: [line.partition(" ")[0] for line in lines] for heading, lines in found.items()}
     assert {heading.partition(":")[0]: " ".join(group) for heading, group in names.items()} == {
-        "Write": "init workflow plan",
+        "Write": "init workflow cases try plan",
         "Run": "run start submit resume retry extend schedule",
         "Steer": "pause cancel break approvals answer checkpoint rollback fork",
         "Look": "list status watch show log history tree diff files series telemetry costs",
-        "Compare": "matrix report score label judge compare pool baseline regress",
+        "Compare": "matrix report score label comment judge compare pool baseline regress",
         "Keep": "pin unpin gc delete erase export import copy backup restore",
         "Host": "doctor db project session budget policy token user team access audit "
         "up down worker scheduler serve mcp flower",

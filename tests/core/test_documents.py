@@ -155,7 +155,7 @@ BY_STATUS = {
 def kinds_in_source() -> set[str]:
     """What looks like the kind of an event in the source of those who write events."""
     kind = re.compile(
-        "(sweep|execution|cell|node|node_run|approval|budget|checkpoint|cost|fork|rollback|baseline|worker|attempt|join)"
+        "(sweep|execution|cell|node|node_run|approval|budget|checkpoint|cost|fork|rollback|baseline|worker|attempt|join|comment)"
         r"\.[a-z_]+$|(score\.recorded|case\.erased|policy\.decided|model\.called|tool\.(called|reversed)|variant\.applied)$"
         r"|decision$"
     )

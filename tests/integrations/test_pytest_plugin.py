@@ -166,7 +166,7 @@ def test_a_combination_whose_scores_fail_fails_with_the_reason(folder: Folder) -
     result.stdout.fnmatch_lines(
         [
             "scores_failed is 3",
-            "2 scores of y failed: returned NoneType; expected a bool, a number or a dict of them",
+            "2 scores of y failed: returned NoneType; expected a bool, a number, a wtb.Score or a dict of them",
             "1 score of y failed: *",
         ]
     )

@@ -448,7 +448,7 @@ def test_given_an_execution_whose_cells_differ_then_a_fork_asks_for_the_variant(
     bench = make()
     root = forked(bench)["root"].id
     bound = bench.prepared.bound
-    with pytest.raises(InputError, match="choose default, loud for node 'b': pick one of them as its variant"):
+    with pytest.raises(InputError, match="choose 'default', 'loud' for node 'b': pick one of them as its variant"):
         add_fork(anna(bench), root, bound=bound)
     with pytest.raises(InputError, match="has no variant 'lout'; did you mean 'loud'"):
         add_fork(anna(bench), root, bound=bound, variants={"b": "lout"})

@@ -107,13 +107,13 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "cases": Operation(
         "drafting.reading_cases:read_case_file",
-        "Read a file of cases as a sweep would, and show its columns, its problems and its first cases.",
+        "Show how a sweep would read a file of cases.",
         ("Bench.read_case_file",),
         long=True,
     ),
     "try": Operation(
         "drafting.evaluator_preview:preview_evaluator",
-        "Score an output with a built-in evaluator, before a sweep uses it.",
+        "Score an output with a built-in evaluator.",
         ("Bench.preview_evaluator",),
     ),
     "plan": Operation(

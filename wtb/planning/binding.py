@@ -70,13 +70,10 @@ def bind(
     workflow: Workflow | None = None,
     evaluators: Mapping[str, Callable[..., Any]] | None = None,
     code: Code = IMPORTED,
-    *,
-    is_new: bool = False,
 ) -> Bound:
     """Find the code that a sweep names and check that it fits. Raises InputError with all problems at once.
 
     workflow, evaluators: objects that Python callers gave; they need no import path. code: where the others come from.
-    is_new: it is not stored yet, so that its variants must differ.
     """
     given, located = workflow, spec.located.problem
     places: Mapping[tuple[str, int], Loc] = {}
@@ -88,7 +85,7 @@ def bind(
     bound = made.workflow
     assert bound is not None, "a sweep names a workflow"
     problems = [text if place is None else located(_written(place, places), text) for place, text in made.problems]
-    problems += _equal_problems(spec, bound, places, named=is_new)
+    problems += _equal_problems(spec, bound, places)
     problems += _baseline_problems(spec, bound, made.vary) + mode_problems(spec, bound)
     if problems:
         raise InputError(*problems)
@@ -129,14 +126,12 @@ def _written(place: Loc, places: Mapping[tuple[str, int], Loc]) -> Loc:
     return place
 
 
-def _equal_problems(
-    spec: SweepSpec, workflow: Workflow, places: Mapping[tuple[str, int], Loc], *, named: bool
-) -> list[str]:
+def _equal_problems(spec: SweepSpec, workflow: Workflow, places: Mapping[tuple[str, int], Loc]) -> list[str]:
     return [
         spec.located.problem(_written(("vary", node, number), places), text)
         for node, refs in spec.variants.items()
         if not isinstance(refs, str) and node in workflow.nodes
-        for number, text in equal_variants(refs, workflow.nodes[node].variants, named=named)
+        for number, text in equal_variants(refs, workflow.nodes[node].variants)
     ]
 
 

@@ -307,7 +307,7 @@ def prepare(
             "the final cases are those that the sweep keeps for the end, and it keeps none; expected 'holdout'",
             argument="final",
         )
-    bound = bind(spec, workflow, evaluators, code, is_new=True)
+    bound = bind(spec, workflow, evaluators, code)
     spec = bound.spec
     check_pool(bound)
     check_figures(bound)

@@ -104,15 +104,3 @@ def test_a_single_level_is_answered_with_a_list(empty_project: Project, level: J
     assert "'answer.m'" in failed
     if level == "mini":
         assert "'answer.m' has 'mini'; expected a list of levels, such as [mini], or a range" in failed
-
-
-def test_equal_variants_with_names_are_rejected_with_both(empty_project: Project) -> None:
-    vary = {"answer": ["default", {"name": "same", "of": "default"}, {"name": "again", "m": "a", "prompt": "p"}]}
-    sweep = {"workflow": "flow:wf", "cases": [{"id": "a", "input": {}}], "vary": vary}
-    empty_project.write({"flow.py": CODE, "s1.json": json.dumps(sweep)})
-    failed = empty_project.inside("plan", "s1.json", check=2).stderr
-    assert "the variants 'default' and 'same' of node 'answer' are equal" in failed
-    assert "the variants 'default' and 'again' of node 'answer' are equal" in failed
-    vary["answer"] = ["default", {"name": "other", "m": "b"}]
-    empty_project.write({"s1.json": json.dumps(sweep)})
-    empty_project.inside("plan", "s1.json", check=0)

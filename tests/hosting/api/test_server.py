@@ -275,7 +275,8 @@ def test_every_operation_has_a_route_or_a_reason() -> None:
     assert routed | WITHOUT_ROUTE.keys() == OPERATIONS.keys()
     for route in ROUTES:
         reads = route.preview or route.operation.effect is Effect.reads
-        is_query = route.path not in ("/plans", "/sweeps/{ref}/extend/plan")  # a sweep and cases are none
+        # A sweep, cases and outputs are too long for an address.
+        is_query = route.path not in ("/plans", "/sweeps/{ref}/extend/plan", "/case-files", "/evaluators/preview")
         assert (route.method == "GET") == (reads and is_query), route.path
         assert route.left_out <= route.operation.arguments.keys(), route.path
 

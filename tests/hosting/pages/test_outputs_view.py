@@ -366,7 +366,8 @@ def test_a_report_of_more_cells_than_a_file_should_have_leaves_outputs_out() -> 
         assert given == {"limit": 1}, "nothing else is read"
         return {"combinations": 11, "total": 100}
 
-    assert scripted_views(cast("EvidenceDocument", {}), ask) is None
+    document = {"matrix": {"primary": None, "rows": []}}
+    assert scripted_views(cast("EvidenceDocument", document), ask) is None
 
 
 def test_every_module_of_the_pages_can_stand_in_one_script() -> None:

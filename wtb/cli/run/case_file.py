@@ -32,7 +32,7 @@ def cases(
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """Read a file of cases as a sweep would, and show its columns, its problems and its first cases.
+    """Show how a sweep would read a file of cases.
 
     Headings that are no keys are offered as a mapping: copy it to `columns` of the sweep file. It exits with 1 if
     something is wrong.

@@ -25,7 +25,7 @@ def try_(
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """Score an output with a built-in evaluator, before a sweep uses it.
+    """Score an output with a built-in evaluator.
 
     See also: `wtb score` scores the cells of a sweep that has run.
 

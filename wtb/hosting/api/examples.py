@@ -68,6 +68,11 @@ _BY_PLACE: Mapping[tuple[str, str], Any] = {
     ("sweeps", "answer"): ANSWER,
     ("executions", "case"): None,  # it has one
     ("executions", "variants"): {"classify": "other"},
+    ("/sweeps/{ref}/comments", "text"): "Right, but rude",
+    ("/case-files", "cases"): {"headings": ["id", "message"], "rows": [["invoice", "My invoice is wrong"]]},
+    ("/evaluators/preview", "evaluator"): {"exact_match": {"field": "answer"}},
+    ("/evaluators/preview", "state"): {"answer": "billing"},
+    ("/evaluators/preview", "expected"): {"answer": "billing"},
     ("audit", "before"): None,  # a number, and not a sweep
 }
 _BY_NAME: Mapping[str, Any] = {

@@ -36,7 +36,7 @@ def preview_evaluator(
     expected: Any = None,
     input: Mapping[str, Any] | None = None,
 ) -> EvaluatorPreviewDocument:
-    """Score an output with a built-in evaluator, before a sweep uses it.
+    """Score an output with a built-in evaluator.
 
     Evaluators that are code of users or ask a model are not tried: they run on workers only.
 

@@ -56,7 +56,7 @@ def read_case_file(
     sweep: str | None = None,
     columns: Mapping[str, Any] | None = None,
 ) -> CaseFileDocument:
-    """Read a file of cases as a sweep would, and show its columns, its problems and its first cases.
+    """Show how a sweep would read a file of cases.
 
     Headings that are no keys of a case are offered as a mapping, which is what `columns` of a sweep takes. With that
     the cases are read.

@@ -59,10 +59,10 @@ def _changed_error(sweep: SweepRow, recorded: RecordedCode, present: RecordedCod
     which = (
         f"evaluator {names[0]!r} has" if len(names) == 1 else f"evaluators {listed_names(list(map(repr, names)))} have"
     )
-    options = " ".join(f"--evaluate {path}" for path in _paths(sweep, names))
+    commands = listed_names([f"`wtb score {sweep.id} --evaluate {path}`" for path in _paths(sweep, names)])
     return ConflictError(
         f"sweep {sweep.name} ({sweep.id}): {which} changed since the cells that are there were scored {causes}, so new "
-        f"scores would not be comparable. Score those cells again first with `wtb score {sweep.id} {options}` (for a "
+        f"scores would not be comparable. Score those cells again first with {commands} (for a "
         f"baseline `wtb copy {sweep.id} --new-name NAME`, then score and extend the copy), bring the old code back, or "
         f"allow the change of code",
         argument="allow_code_change",

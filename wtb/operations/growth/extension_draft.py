@@ -98,7 +98,7 @@ def check_extensible(context: Context, sweep: SweepRow, new_name: str | None = N
     elif names := baselines.names_of(database, sweep.id):
         raise ConflictError(
             f"sweep {sweep.name} ({sweep.id}) is the baseline {', '.join(map(repr, names))}: what others are compared "
-            f"with must stay as it is. Give a new name (`--new-name NAME`) to extend a copy of it, or name another "
+            f"with must stay as it is. Give a new name to extend a copy of it, or name another "
             f"sweep with `wtb baseline set`",
             argument="new_name",
         )

@@ -56,7 +56,7 @@ class Published:
         sweep: str | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> CaseFileDocument:
-        """Read a file of cases as a sweep would, and show its columns, its problems and its first cases."""
+        """Show how a sweep would read a file of cases."""
         return read_case_file(self._context, cases, workflow=workflow, sweep=sweep, columns=columns)
 
     @documented_by(preview_evaluator)
@@ -68,7 +68,7 @@ class Published:
         expected: Any = None,
         input: Mapping[str, Any] | None = None,
     ) -> EvaluatorPreviewDocument:
-        """Score an output with a built-in evaluator, before a sweep uses it."""
+        """Score an output with a built-in evaluator."""
         return preview_evaluator(self._context, evaluator, state, expected=expected, input=input)
 
     @documented_by(operations.plan_published)

@@ -12,27 +12,25 @@ from wtb.core.errors import InputError
 from wtb.planning.factors.variant_forms import VariantRef
 
 
-def equal_variants(
-    refs: Sequence[VariantRef], variants: Mapping[str, Variant], *, named: bool
-) -> list[tuple[int, str]]:
-    """Find variants that do the same as another one.
+def equal_variants(refs: Sequence[VariantRef], variants: Mapping[str, Variant]) -> list[tuple[int, str]]:
+    """Find grid points that do the same as another variant.
 
     Args:
         refs: The variants of a node, as its sweep has them.
         variants: The same as the workflow has them, by name.
-        named: Whether two variants that have names of their own count, too. They do in a new sweep. A sweep that is
-            there may have them, and a name of its own is how code that has changed becomes another row.
 
     Returns:
         The number of each that equals one before it, and a line that names both.
     """
+    if not any(ref.levels for ref in refs):
+        return []  # people may want to compare a variant with itself
     seen: dict[Any, VariantRef] = {}
     problems: list[tuple[int, str]] = []
     for number, ref in enumerate(refs):
         if (variant := variants.get(ref.name)) is None:
             continue
         first = seen.setdefault(_identity(variant), ref)
-        if first is not ref and (named or first.levels or ref.levels):
+        if first is not ref and (first.levels or ref.levels):
             text = (
                 f"the variants {first.name!r} and {ref.name!r} of node {variant.node!r} are equal: the same function "
                 f"with the same parameters; leave one of them out"
