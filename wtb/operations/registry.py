@@ -537,7 +537,7 @@ OPERATIONS: Mapping[str, Operation] = {
         needs=Permission.answer,
         effect=Effect.changes,
     ),
-    "comment --list": Operation(
+    "comment SWEEP": Operation(
         "outputs.commenting:list_comments",
         "List the comments on the cells of a sweep.",
         ("SweepHandle.comments",),

@@ -115,7 +115,7 @@ def test_a_function_that_was_just_written_runs_for_every_case_from_where_it_make
     assert "(about 16 node runs)" in made.said
     assert "it is exploratory, since case c3 suggested it" in made.said
     assert Counter(ran.log()) == {"B": 8, "C": 8}
-    table = [line.split() for line in made.stdout.splitlines()]
+    table = [line.split()[1:] for line in made.stdout.splitlines()]
     assert ["exploratory", "written_later", "8"] in [line[:3] for line in table]
     assert ["★", "best", "loud", "8"] in [line[:4] for line in table]
     assert "1 warning: wtb matrix" in made.stdout

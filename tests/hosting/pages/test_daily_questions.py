@@ -381,7 +381,7 @@ def test_15_one_bad_combination_is_stopped(desk: Desk, copy: Project, browser: B
         )
         walk.choose(choice, option)
         walk.click(page.get_by_role("button", name="Stop it"))
-        page.locator("main table .tag").get_by_text("stopped", exact=True).wait_for()
+        page.locator("main table .tag").get_by_text("stopped by").wait_for()
         desk.provider.is_open.set()
         running.wait(1)
         site.close()

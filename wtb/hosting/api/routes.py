@@ -249,7 +249,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sweeps/{ref}/labelling", "label", _drawn, _RATER),
     Route("POST", "/sweeps/{ref}/labelling", "label ANSWER", asdict, _RATER),
     Route("GET", "/sweeps/{ref}/labels", "label --export", _under("labels")),
-    Route("GET", "/sweeps/{ref}/comments", "comment --list"),
+    Route("GET", "/sweeps/{ref}/comments", "comment SWEEP"),
     Route("POST", "/sweeps/{ref}/comments", "comment"),
     Route("POST", "/sweeps/{ref}/comments/{number}/delete", "comment --delete"),
     Route("GET", "/sweeps/{ref}/judge", "judge check", asdict, frozenset({"labels"})),

@@ -17,5 +17,5 @@ export function HelpPage({ parts: [name] }) {
     if (text) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
   }, [text]);
   if (text === undefined) return html`<h1>${words.help.title}</h1><${Waiting} resource=${resource} />`;
-  return html`<article class="help"><${Manual} text=${text.replace(/<!--[^]*?-->\n?/g, "")} /></article>`;
+  return html`<article class="help"><${Manual} text=${text.replace(/<[!]--[^]*?-->\n?/g, "")} /></article>`;
 }
