@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -378,7 +380,10 @@ def test_whose_family_an_answer_is_of_is_known_by_recorded_calls_or_said(judged:
     )
     judged.write({"called.py": MODELS, "called.yaml": sweep})
     judged.inside("run", "called.yaml", "-q")
+    ((spec,),) = judged.query("SELECT spec FROM sweeps WHERE name = 'called'")
     judged.inside("score", "called", "-e", "called:helpful", check=0)
+    with closing(sqlite3.connect(judged.file)) as database, database:  # as if the judge had given these scores
+        database.execute("UPDATE sweeps SET spec = ? WHERE name = 'called'", [spec])
     lines = [f"c{number},{row},ana,{number % 2}\n" for number in range(30) for row in ("default", "long")]
     judged.write({"both.csv": HEADER + "".join(lines)})
     check = ("judge", "check", "called", "--labels", "both.csv")
