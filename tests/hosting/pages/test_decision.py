@@ -148,4 +148,4 @@ def test_two_rows_say_whether_one_is_as_good(site: Site, decided: Project) -> No
 def test_a_matrix_as_csv_tells_what_is_good_enough(decided: Project) -> None:
     lines = decided.inside("matrix", "good", "--format", "csv").stdout.splitlines()
     assert lines[0].endswith(",within,behind_low,behind_high,row")
-    assert [line.split(",")[-3] for line in lines[1:]] == ["yes", "yes", "no"]
+    assert [line.split(",")[-4] for line in lines[1:]] == ["yes", "yes", "no"]
