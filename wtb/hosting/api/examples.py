@@ -69,6 +69,7 @@ _BY_PLACE: Mapping[tuple[str, str], Any] = {
     ("executions", "case"): None,  # it has one
     ("executions", "variants"): {"classify": "other"},
     ("/sweeps/{ref}/comments", "text"): "Right, but rude",
+    ("/sweeps/{ref}/comments/{number}/delete", "number"): 1,
     ("/case-files", "cases"): {"headings": ["id", "message"], "rows": [["invoice", "My invoice is wrong"]]},
     ("/evaluators/preview", "evaluator"): {"exact_match": {"field": "answer"}},
     ("/evaluators/preview", "state"): {"answer": "billing"},
