@@ -173,9 +173,6 @@ class Place:
                     left_out -= {"id"}
                 found[table.name] = [{key: row[key] for key in row if key not in left_out} for row in named]
                 found[table.name].sort(key=str)
-        for row in found["sweeps"]:  # a fire records no parts of evaluators, only their fingerprints
-            recorded = row["spec"].get("evaluators", {"fingerprints": {}})
-            row["spec"] = {**row["spec"], "evaluators": recorded["fingerprints"]}
         return found
 
 

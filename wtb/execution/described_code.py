@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from wtb.authoring.boundary import Malformed, optional, shaped, text
@@ -20,7 +20,8 @@ from wtb.authoring.nodes import Backoff
 from wtb.authoring.workflow import Workflow
 from wtb.config.run_options import Run
 from wtb.core.errors import InputError, WTBError
-from wtb.core.tree.stored_code import check_stored
+from wtb.core.tree.stored_code import RecordedCode, check_stored
+from wtb.core.tree.stored_spec import read_evaluators
 from wtb.execution.engine.described_engine import DescribedEngine
 from wtb.execution.engine.description import CodeDescription, NamesDescription
 from wtb.execution.engine.executor import CodeExecutor
@@ -176,6 +177,7 @@ def checked_description(head: Any) -> CodeDescription:
     if not isinstance(description["files"], list) or not isinstance(description["vary"], dict):
         raise Malformed("a description of code without its parts")
     check_stored(description["code"])
+    check_stored(description["evaluator_code"]["code"])
     if description["workflow"] is not None:
         DescribedEngine(described_workflow(description), description)
     for one in description["evaluators"].values():
@@ -226,6 +228,11 @@ class DescribedBound(Bound):
     """
 
     described: DescribedCode
+
+    @cached_property
+    def evaluator_code(self) -> RecordedCode:
+        """The code of its evaluators as it was when it was described."""
+        return read_evaluators(self.described.description["evaluator_code"])
 
 
 def bind_described(spec: SweepSpec, code: DescribedCode) -> DescribedBound:

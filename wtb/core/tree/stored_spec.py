@@ -230,7 +230,12 @@ class StoredSpec(TypedDict, total=False):
 def recorded_evaluators(spec: StoredSpec) -> RecordedCode | None:
     """Return the code that gave the scores of a sweep; None if it is not known."""
     stored = spec.get("evaluators")
-    return None if stored is None else RecordedCode({EVALUATORS: stored["fingerprints"]}, stored["code"])
+    return None if stored is None else read_evaluators(stored)
+
+
+def read_evaluators(stored: StoredEvaluators) -> RecordedCode:
+    """Return the code of evaluators that `stored_evaluators` has written."""
+    return RecordedCode({EVALUATORS: stored["fingerprints"]}, stored["code"])
 
 
 def stored_evaluators(recorded: RecordedCode) -> StoredEvaluators:

@@ -16,7 +16,7 @@ from wtb.authoring.code.describing import (
     described_names,
 )
 from wtb.authoring.code.drafts import Draft, ImportedCode, complete
-from wtb.authoring.code.fingerprint import present_code
+from wtb.authoring.code.fingerprint import evaluator_code, present_code
 from wtb.authoring.code.recipe import Recipe
 from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.evaluation.declarations import BY_PATH
@@ -26,6 +26,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.documents.workflows.publications import EvaluatorDescription, WorkflowDescription
 from wtb.core.errors import InputError, WTBError
 from wtb.core.tree.stored_code import StoredCode, stored_code
+from wtb.core.tree.stored_spec import StoredEvaluators, stored_evaluators
 from wtb.execution.engine.imports import ImportedFile, imports
 from wtb.execution.engine.protocol import engine_of
 
@@ -46,6 +47,7 @@ class CodeDescription(TypedDict):
         irreversible: Names of tools that cannot be taken back.
         begins_here: Whether to begin runs no user code.
         evaluators: By import path, those that the sweep names.
+        evaluator_code: The code, options and declarations behind those that the sweep names.
         vary: The names of the variants of each varied node.
         fingerprints: The code of each variant of the varied nodes.
         code: What the fingerprints rest on.
@@ -59,6 +61,7 @@ class CodeDescription(TypedDict):
     irreversible: list[str]
     begins_here: bool
     evaluators: dict[str, EvaluatorDescription]
+    evaluator_code: StoredEvaluators
     vary: dict[str, list[str]]
     fingerprints: dict[str, dict[str, str]]
     code: StoredCode
@@ -109,6 +112,7 @@ def described(text: str) -> tuple[Recipe, Workflow | None, list[Evaluator], Code
         "irreversible": [],
         "begins_here": True,
         "evaluators": dict(_evaluators(code.loaded)),
+        "evaluator_code": stored_evaluators(evaluator_code(zip(made.recipe.evaluators, made.evaluators, strict=True))),
         "vary": {node: list(names) for node, names in made.vary.items()},
         "fingerprints": {},
         "code": stored_code({}),
