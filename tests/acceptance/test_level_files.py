@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import wtb
 from tests.acceptance.test_factors_sweep import APP, BENCH
-from tests.support.project import Project
+from tests.support.project import Project, forget_modules_of
 from wtb.core.errors import InputError
 from wtb.operations.context import open_context
 from wtb.operations.control.forks import fork
@@ -38,6 +40,15 @@ def shop(empty_project: Project) -> Project:
 def ran(shop: Project) -> Project:
     shop.inside("run", "sweep.yaml", "--quiet", check=0)
     return shop
+
+
+@pytest.fixture
+def here(ran: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The project as the working directory of this process, and its modules for the time of a test."""
+    monkeypatch.chdir(ran.folder)
+    monkeypatch.syspath_prepend(str(ran.folder))
+    yield
+    forget_modules_of(ran.folder, list(sys.modules))
 
 
 def rows_of(project: Project, sweep: str = "sweep") -> list[str]:
@@ -153,11 +164,7 @@ def test_a_file_that_cannot_be_read_is_one_error(ran: Project, arguments: tuple[
     assert rows_of(ran) == before
 
 
-def test_handles_in_python_read_files_relative_to_the_working_directory(
-    ran: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ran.folder)
-    monkeypatch.syspath_prepend(str(ran.folder))
+def test_handles_in_python_read_files_relative_to_the_working_directory(ran: Project, here: None) -> None:
     bench = wtb.open(f"sqlite:///{ran.file}")
     sweep = bench.sweep("sweep")
     levels = {"answer.prompt": ["file://prompts/cited.md"]}
@@ -214,5 +221,5 @@ def test_a_link_within_the_project_is_read_once_as_what_it_leads_to(shop: Projec
     shown = shop.inside("show", "sweep", "--cells", "--format", "json", check=0).json["cells"]
     linked = {cell["state"]["answer"][:9] for cell in shown if "current.md#" in cell["combination"]["answer"]}
     assert linked == {"Be terse."}
-    stored = json.loads(shop.inside("show", "sweep", "--format", "json", check=0).stdout)
-    assert PROMPTS["prompts/terse.md"] in json.dumps(stored) or stored
+    ((spec,),) = shop.query("SELECT spec FROM sweeps")
+    assert PROMPTS["prompts/terse.md"] in json.loads(spec)["texts"].values()

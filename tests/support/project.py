@@ -314,7 +314,7 @@ def run_inside(
             database.close()
         if "kombu.pools" in sys.modules:
             sys.modules["kombu.pools"].reset()
-        _forget_modules_of(folder, sys.modules.keys() - before)
+        forget_modules_of(folder, sys.modules.keys() - before)
     code = ended.value.code
     assert isinstance(code, int | None), f"the command ended with {code!r} as its exit code"
     documents.check_printed(folder, args, code or 0, "" if merge else _written(out))
@@ -354,7 +354,8 @@ def _noting_databases(patch: pytest.MonkeyPatch) -> list[Database]:
     return opened
 
 
-def _forget_modules_of(folder: Path, names: Iterable[str]) -> None:
+def forget_modules_of(folder: Path, names: Iterable[str]) -> None:
+    """Forget modules by name that were imported from a folder: other tests have some of the same name."""
     for name in names:
         if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(folder)):
             del sys.modules[name]
