@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from wtb.core.factors.factors import label_columns, labels_of
 from wtb.display.json_text import value_as_json
-from wtb.display.matrix.csv import safe
+from wtb.display.matrix import csv
 
 if TYPE_CHECKING:
     from wtb.core.documents.sweeps import CellDocument
@@ -69,16 +67,10 @@ def cells_as_csv(
         row = cell_row(cell, metrics, keys)
         if not header:
             header = [*factors, *(name for name in row if name not in factors)]
-            yield _line(map(safe, header))
-        yield _line(safe(_plain(row.get(name))) for name in header)
+            yield csv.written([header])
+        yield csv.written([[_plain(row.get(name)) for name in header]])
 
 
 def _plain(value: Any) -> Any:
     """A value as it stands in a field: numbers and text as they are, everything else as JSON."""
     return value if value is None or isinstance(value, str | int | float) else value_as_json(value)
-
-
-def _line(fields: Iterable[Any]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(fields)
-    return text.getvalue()

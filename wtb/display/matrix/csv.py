@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from wtb.core.factors.factors import label_columns
@@ -64,11 +65,9 @@ def render(document: MatrixDocument) -> str:
     """
     nodes = list(dict.fromkeys(node for row in document["rows"] for node in row["combination"]))
     factors = [key for key in label_columns([row["combination"] for row in document["rows"]]) if key not in nodes]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["sweep", *(safe(f"node.{node}") for node in nodes), *(safe(f"factor.{key}") for key in factors), *_COLUMNS]
-    )
+    lines: list[list[Figure]] = [
+        ["sweep", *(f"node.{node}" for node in nodes), *(f"factor.{key}" for key in factors), *_COLUMNS]
+    ]
     numbers = document["view"]["rows"] if "view" in document else range(len(document["rows"]))
     for number in numbers:
         row = document["rows"][number]
@@ -76,8 +75,8 @@ def render(document: MatrixDocument) -> str:
         names += [summary.label(row, key) for key in factors]
         for metric in summary.tabled(document):
             values = {**_values(document, row, metric), "row": number}
-            writer.writerow([*map(safe, names), *(safe(values.get(column)) for column in _COLUMNS)])
-    return text.getvalue()
+            lines.append([*names, *(values.get(column) for column in _COLUMNS)])
+    return written(lines)
 
 
 def _values(document: MatrixDocument, row: RowDocument, metric: str | None) -> dict[str, Figure]:
@@ -125,6 +124,13 @@ def _values(document: MatrixDocument, row: RowDocument, metric: str | None) -> d
 
 def _flag(value: bool) -> str:
     return "yes" if value else "no"
+
+
+def written(lines: Iterable[Iterable[Any]]) -> str:
+    """Return lines as CSV (RFC 4180), with an apostrophe before text that a spreadsheet would run as a formula."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(safe, line) for line in lines)
+    return text.getvalue()
 
 
 def safe(value: Any) -> Any:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
 from wtb.core import texts
 from wtb.display import markdown
 from wtb.display.labels import abbreviations, cut, least_width
-from wtb.display.matrix import figures, recommendation, summary
-from wtb.display.matrix.csv import safe
+from wtb.display.matrix import csv, figures, recommendation, summary
 from wtb.display.pivot import row_view
 from wtb.display.tables import wrapped
 
@@ -82,16 +79,14 @@ def as_markdown(document: MatrixDocument) -> str:
 def as_csv(document: MatrixDocument) -> str:
     """The pivot table of a matrix as CSV: a line for each of its cells, with figures in full precision."""
     pivot = document["view"]["pivot"]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*map(safe, pivot["factors"]), *_CSV])
+    lines: list[list[Any]] = [[*pivot["factors"], *_CSV]]
     for level, cells in zip(pivot["lines"], pivot["cells"], strict=True):
         for other, cell in zip(pivot["columns"], cells, strict=True):
             levels = [level, other][: len(pivot["factors"])]
             low, high = cell["ci"] or (None, None)
             values = [pivot["metric"], cell["mean"], low, high, len(cell["rows"]), len(cell["left_out"])]
-            writer.writerow([*map(safe, levels), *map(safe, values)])
-    return text.getvalue()
+            lines.append([*levels, *values])
+    return csv.written(lines)
 
 
 def notes(document: MatrixDocument) -> list[str]:

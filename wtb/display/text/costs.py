@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -12,7 +10,7 @@ from wtb.core.scoring.judgement import JUDGING, limit_name
 from wtb.core.scoring.unknown_costs import sentences
 from wtb.core.texts import money, took
 from wtb.core.tree.stored_spec import Limits
-from wtb.display.matrix.csv import safe
+from wtb.display.matrix import csv
 from wtb.display.tables import grid, wrapped
 
 _AS_CSV: Final = (
@@ -95,13 +93,9 @@ def _figures(row: CostRow | CostTotal) -> list[str]:
 def as_csv(document: CostsDocument) -> str:
     """One line for each row, figures in full precision."""
     by = [name for one in document["by"] for name in ([one, "sweep_name"] if one == "sweep" else [one])]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     figures = (*_AS_CSV, *_TOOLS_AS_CSV) if "tool" in by else _AS_CSV
-    writer.writerow([*by, *figures])
-    for row in document["rows"]:
-        writer.writerow([*(safe(row.get(name)) for name in by), *(row.get(name) for name in figures)])
-    return text.getvalue()
+    columns = [*by, *figures]
+    return csv.written([columns, *([row.get(name) for name in columns] for row in document["rows"])])
 
 
 def budgets(document: BudgetsDocument, width: int, color: bool = False) -> str:

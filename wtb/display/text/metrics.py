@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
+from typing import Any
 
 from wtb.core.documents.costs import AllSeriesDocument
-from wtb.display.matrix.csv import safe
+from wtb.display.matrix import csv
 from wtb.display.tables import grid, wrapped
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -56,11 +55,9 @@ def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
 
 def as_csv(document: AllSeriesDocument) -> str:
     """One line for each point."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["case", "execution", "node_run", "node", "variant", "name", "at", "value"])
+    lines: list[list[Any]] = [["case", "execution", "node_run", "node", "variant", "name", "at", "value"]]
     for one in document["series"]:
-        about = [safe(one[key]) for key in ("case", "execution", "node_run", "node", "variant", "name")]
+        about = [one[key] for key in ("case", "execution", "node_run", "node", "variant", "name")]
         for at, value in one["points"]:
-            writer.writerow([*about, at, value])
-    return text.getvalue()
+            lines.append([*about, at, value])
+    return csv.written(lines)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wtb.core.factors.factors import labels_of
-from wtb.display.matrix.csv import safe
+from wtb.display.matrix import csv
 
 if TYPE_CHECKING:
     from wtb.core.documents.results.outputs import CaseOutputs, CellOutputs, OutputsDocument, OutputValue
@@ -23,11 +21,7 @@ def outputs_csv(document: OutputsDocument) -> str:
     """
     lines = [_line(case, cell, document) for case in document["cases"] for cell in case["cells"] if cell is not None]
     names = list(dict.fromkeys(name for line in lines for name in line))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writerow({name: safe(name) for name in names})
-    writer.writerows({name: safe(value) for name, value in line.items()} for line in lines)
-    return text.getvalue()
+    return csv.written([names, *([line.get(name) for name in names] for line in lines)])
 
 
 def _line(case: CaseOutputs, cell: CellOutputs, document: OutputsDocument) -> dict[str, Any]:
