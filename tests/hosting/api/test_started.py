@@ -11,17 +11,10 @@ from typing import Any
 import pytest
 
 from tests.hosting.api.serving import HEADERS
-from tests.hosting.client.sending import Sending, publishing
-from tests.support.cluster import Cluster
+from tests.hosting.client.sending import Sending
 from wtb.hosting.api.routes import PREFIX
 
 STREAM = {"Accept": "text/event-stream"}
-
-
-@pytest.fixture(scope="module")
-def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
-    with publishing(module_cluster, tmp_path_factory.mktemp("laptop")) as made:
-        yield made
 
 
 @contextmanager

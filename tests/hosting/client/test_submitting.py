@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import Any
@@ -12,17 +11,10 @@ from typing import Any
 import pytest
 
 from tests.hosting.api.serving import TOKEN, Server
-from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, publishing, state_of, until_it_is
-from tests.support.cluster import Cluster
+from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, state_of, until_it_is
 from wtb.client import Client
 from wtb.core.errors import InputError
 from wtb.hosting.api.routes import PREFIX
-
-
-@pytest.fixture(scope="module")
-def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
-    with publishing(module_cluster, tmp_path_factory.mktemp("laptop")) as found:
-        yield found
 
 
 def test_a_sweep_file_is_planned_and_submitted_from_where_its_code_is_not(sending: Sending) -> None:

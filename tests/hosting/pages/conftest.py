@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.hosting.client.sending import Sending
 from tests.hosting.pages.site import Site
 from tests.support.browser import executable, started
 
@@ -19,6 +20,12 @@ def browser() -> Iterator[Browser]:
     assert executable(), "there is no Chromium: `make chromium` installs one"
     with started() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def serving(sending: Sending, browser: Browser) -> Site:
+    """The site of the server that sweeps are sent to, unless a module serves something else."""
+    return Site(sending.server, browser)
 
 
 @pytest.fixture

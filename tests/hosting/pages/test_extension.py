@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from openpyxl import Workbook
 
-from tests.hosting.client.sending import SWEEP, Sending, publishing
+from tests.hosting.client.sending import SWEEP, Sending
 from tests.hosting.pages.site import Site, take_picture
-from tests.support.cluster import Cluster
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 GRID = {**SWEEP, "vary": {"B": {"by": [1, 2]}}}
-
-
-@pytest.fixture(scope="module")
-def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
-    with publishing(module_cluster, tmp_path_factory.mktemp("laptop")) as found:
-        yield found
-
-
-@pytest.fixture
-def site(sending: Sending, browser: Browser) -> Iterator[Site]:
-    found = Site(sending.server, browser)
-    yield found
-    found.close()
-    assert not found.faults
 
 
 def submitted(sending: Sending, name: str) -> str:

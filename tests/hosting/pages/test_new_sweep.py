@@ -17,7 +17,7 @@ from tests.support.cluster import Cluster
 from tests.support.project import Project
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 HELPDESK = '''
 from typing import Literal, TypedDict
@@ -87,14 +87,6 @@ def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
     yield found
     server.kill()
     laptop.close()
-
-
-@pytest.fixture
-def site(sending: Sending, browser: Browser) -> Iterator[Site]:
-    found = Site(sending.server, browser)
-    yield found
-    found.close()
-    assert not found.faults
 
 
 def drop(page: Page, *files: tuple[str, bytes], size: int | None = None) -> None:

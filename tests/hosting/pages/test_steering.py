@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,28 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.hosting.api.serving import TOKEN
-from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, publishing, state_of, until_it_is
+from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, state_of, until_it_is
 from tests.hosting.pages.site import Site
-from tests.support.cluster import Cluster
 from wtb.core.access.roles import PERMISSIONS, Permission, Role
 from wtb.hosting.api.routes import PREFIX
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-
-@pytest.fixture(scope="module")
-def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
-    with publishing(module_cluster, tmp_path_factory.mktemp("laptop")) as found:
-        yield found
-
-
-@pytest.fixture
-def site(sending: Sending, browser: Browser) -> Iterator[Site]:
-    found = Site(sending.server, browser)
-    yield found
-    found.close()
-    assert not found.faults
+    from playwright.sync_api import Page
 
 
 def started(sending: Sending, x: int, *keys: str) -> str:

@@ -1,0 +1,16 @@
+"""What workers publish, and a folder of somebody who has none of their code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hosting.client.sending import Sending, publishing
+from tests.support.cluster import Cluster
+
+
+@pytest.fixture(scope="module")
+def sending(module_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
+    with publishing(module_cluster, tmp_path_factory.mktemp("laptop")) as found:
+        yield found
