@@ -71,6 +71,7 @@ def page_routes() -> list[Route]:
     ]
 
 
+@functools.cache
 def served_files() -> dict[str, bytes]:
     """Return the contents of the files that pages load, by their paths within the folder of the pages."""
     paths = [path for path in WEB.rglob("*") if path.suffix in _TYPES]
