@@ -12,7 +12,10 @@ export function differing(combinations, first = null) {
   return varied.length ? varied : keys;
 }
 
-const HASH = /#[0-9a-f]{8}$/; // of a long level
+/** The label of a level without the hash that ends a long one. @param {string} label */
+export function withoutHash(label) {
+  return label.replace(/#[0-9a-f]{8}$/, "");
+}
 
 /**
  * Combinations by the labels that differ, such as `cited.md · medium · 0`; where one node or factor differs, with its name.
@@ -30,6 +33,6 @@ export function shortNames(combinations, first = null) {
 
 /** Each label of a factor, and how it is named. @param {Set<string>} labels @returns {Map<string, string>} */
 function withoutHashes(labels) {
-  const bare = [...labels].filter((label) => label !== undefined).map((label) => /** @type {[string, string]} */ ([label, label.replace(HASH, "")]));
+  const bare = [...labels].filter((label) => label !== undefined).map((label) => /** @type {[string, string]} */ ([label, withoutHash(label)]));
   return new Map(bare.map(([label, name]) => [label, bare.filter(([, other]) => other === name).length > 1 ? label : name]));
 }

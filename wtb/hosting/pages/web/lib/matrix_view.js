@@ -1,5 +1,5 @@
 /** Which rows of a matrix are shown, in which order, and pivot tables of them: what an address says, and what `wtb matrix` shows alike. */
-import { differing } from "./combinations.js";
+import { differing, withoutHash } from "./combinations.js";
 import { labelsOf } from "./format.js";
 
 /**
@@ -45,7 +45,7 @@ export function viewOf(query, matrix, metric) {
 /** The level of a factor that an address names; of a file its path may do without what stands after the #. @param {any} matrix @param {string} factor @param {string} level */
 function levelNamed(matrix, factor, level) {
   const levels = levelsOf(matrix, everyRow(matrix), factor);
-  const near = levels.filter((one) => one?.replace(/#[0-9a-f]{8}$/, "") === level);
+  const near = levels.filter((one) => one !== null && withoutHash(one) === level);
   return levels.includes(level) ? level : near.length === 1 ? near[0] : null;
 }
 
