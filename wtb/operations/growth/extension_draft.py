@@ -98,8 +98,8 @@ def check_extensible(context: Context, sweep: SweepRow, new_name: str | None = N
     elif names := baselines.names_of(database, sweep.id):
         raise ConflictError(
             f"sweep {sweep.name} ({sweep.id}) is the baseline {', '.join(map(repr, names))}: what others are compared "
-            f"with must stay as it is. Give a new name to extend a copy of it, or name another "
-            f"sweep with `wtb baseline set`",
+            f"with must stay as it is. Extend a copy of it (`wtb extend {sweep.id} --new-name NAME`) "
+            f"or name another sweep with `wtb baseline set`",
             argument="new_name",
         )
 

@@ -232,9 +232,9 @@ class ColumnKeys:
             else:
                 free.remove(key)
                 offered.setdefault(key, []).append(name)
-        inputs = [key for key in free if key in self.inputs]
-        if len(inputs) == len(rest) == 1:  # what is left over is the one for the other
-            offered.setdefault(inputs[0], []).append(rest.pop())
+        only = self.inputs[0] if len(self.inputs) == 1 else None
+        if only in free and len(rest) == 1:  # the only input is not there yet, and one column has no key
+            offered.setdefault(only, []).append(rest.pop())
         if rest:
             offered.setdefault(IGNORE, []).extend(rest)
         return offered
