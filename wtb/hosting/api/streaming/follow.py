@@ -92,6 +92,7 @@ def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
         selection = await selected(identity, ref, wanted)
         if streams.followers >= MOST_SUBSCRIBERS:
             return full()
+        position = position or await streams.position(selection)  # so that "now" is not after the answer begins
         return sent(streams.follow(selection, position, max_behind, identity.follower))
 
     @routes.websocket(PATH)
@@ -111,6 +112,7 @@ def router(context: Context, streams: Streams, rates: Rates) -> APIRouter:
         if streams.followers >= MOST_SUBSCRIBERS:
             await websocket.send_denial_response(full())
             return
+        position = position or await streams.position(selection)
         await websocket.accept()
         messages = streams.follow(selection, position, max_behind, identity.follower)
         sending = asyncio.create_task(send(websocket, messages))
