@@ -105,8 +105,9 @@ class Running(Server):
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
+def server(tmp_path: Path, prepared_url: str) -> Iterator[Running]:
     project = Project(tmp_path)
+    project.url = prepared_url
     project.write({"wtb.toml": SETTINGS})
     made = Running(project)
     made.write(2)

@@ -15,17 +15,19 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.hosting.api.serving import HEADERS, Server, messages_of, serving_a_sweep
+from tests.hosting.api.serving import HEADERS, TOKEN, Server, answering, messages_of, serving_a_sweep
 from tests.support.bench import Bench
 from tests.support.documents import check
 from tests.support.project import FLOW, SWEEP, Project
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, NotFound
+from wtb.hosting.api.app import make_app
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.api.streaming import pace, streams
 from wtb.hosting.api.streaming.streams import Message, Streams, read_position
@@ -33,7 +35,7 @@ from wtb.operations.context import Context
 from wtb.operations.identity import Follower
 from wtb.operations.inspection import log as inspected
 from wtb.operations.inspection.ends import DECISIVE
-from wtb.operations.inspection.log import Selection, events_after, follow_events, select_events
+from wtb.operations.inspection.log import Selection, events_after, follow_events, last_event, select_events
 from wtb.store.database import Database
 from wtb.store.events import add_event
 from wtb.store.housekeeping.deletion import begin_deletion
@@ -142,6 +144,29 @@ def test_from_now_on_nothing_older_comes(sweep: Bench) -> None:
             return await before
 
     assert ids(asyncio.run(follow())) == [position[1] for position in positions(sweep)[-2:]]
+
+
+@pytest.mark.parametrize("kind", ["events", "socket"])
+def test_what_is_written_after_a_stream_begins_comes_even_if_its_first_reading_is_slow(
+    sweep: Bench, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_slowly(*args: Any) -> LogPosition:
+        time.sleep(0.5)
+        return last_event(*args)
+
+    monkeypatch.setattr(streams, "last_event", read_slowly)
+    app = make_app(Context(sweep.database), token=TOKEN, hosts=["127.0.0.1"])
+    with answering(app) as url:
+        address = f"{url}{PREFIX}/sweeps/{sweep.sweep_id}/events?after=now"
+        if kind == "socket":
+            with connect(address.replace("http", "ws", 1), additional_headers=HEADERS) as socket:
+                write_events(sweep, 1)
+                text = str(socket.recv(timeout=20))
+        else:
+            with httpx.stream("GET", address, headers=HEADERS, timeout=20) as response:
+                write_events(sweep, 1)
+                text = next(line for line in response.iter_lines() if line.startswith((":", "data:")))
+    assert str(positions(sweep)[-1][1]) in text
 
 
 def test_a_selection_takes_from_the_whole_log_and_continues_behind_what_it_leaves_out(sweep: Bench) -> None:
