@@ -116,6 +116,76 @@ def test_a_node_with_nested_factors_is_an_average_over_them() -> None:
     assert effects["answer"]["variants"][1]["effect"] == pytest.approx((0.2 + 0.3 / 4) / 2, abs=0.02)
 
 
+def grid(**parameters: Sequence[str]) -> list[Row]:
+    names = [f"answer.{name}" for name in parameters]
+    return [dict(zip(names, levels, strict=True)) for levels in itertools.product(*parameters.values())]
+
+
+def nested_scores(rows: Sequence[Row], **effects: tuple[str, float]) -> Floats:
+    return drawn(
+        rows,
+        [sum(much for name, (level, much) in effects.items() if row.get(f"answer.{name}") == level) for row in rows],
+    )
+
+
+@pytest.mark.parametrize("retrieves", [("bm25",), ("bm25", "dense")])
+def test_a_factor_whose_levels_say_which_others_there_are_is_estimated_over_all_that_have_it(
+    retrieves: Sequence[str],
+) -> None:
+    answers = [{"answer": "default"}, *grid(m=("1", "20"), t=("0", "9")), *grid(m=("3",), u=("1", "2"))]
+    rows = [{"retrieve": retrieve, **answer} for retrieve in retrieves for answer in answers]
+    found = attribution(rows, nested_scores(rows, m=("20", 0.6), t=("9", 0.3), u=("2", 0.5)))
+    effects = by_name(found)
+    assert "aliased" not in found
+    assert {name for name, one in effects.items() if one["p_adjusted"] < 0.05} == {
+        "answer",
+        "answer.m",
+        "answer.t",
+        "answer.u",
+    }
+    levels = {one["variant"]: one["effect"] for one in effects["answer.m"]["variants"]}
+    middle = (0 + 0.15 + 0.6 + 0.15 + 0.25) / 3
+    assert levels == pytest.approx({"1": 0.15 - middle, "20": 0.75 - middle, "3": 0.25 - middle}, abs=0.05)
+    assert len(effects["answer.m"]["within"]) == 6
+    assert [one["effect"] for one in effects["answer.t"]["variants"]] == pytest.approx([-0.15, 0.15], abs=0.02)
+    assert len(effects["answer.t"]["within"]) == 4
+    assert [one["effect"] for one in effects["answer.u"]["variants"]] == pytest.approx([-0.25, 0.25], abs=0.03)
+    assert [one["variant"] for one in effects["answer"]["variants"]] == ["default", "m x t or m x u"]
+    assert "answer.m x answer.t" in effects, "both vary within m=1 and m=20"
+    assert effects["answer.m"]["brings"] == {"1": ["answer.t"], "20": ["answer.t"], "3": ["answer.u"]}
+    sentence = "Nested in m: t in m=1 and m=20; u in m=3. A level of m includes the middle of what is nested in it."
+    assert sentence in found["sentences"]
+
+
+def test_what_a_nested_factor_and_its_own_do_together_is_estimated_where_both_vary() -> None:
+    rows = [{"retrieve": "bm25", **answer} for answer in grid(m=("1", "20"), t=("0", "9")) + grid(m=("3",), u="12")]
+    both = [0.4 * (row["answer.m"] == "20" and row.get("answer.t") == "9") for row in rows]
+    effects = by_name(attribution(rows, drawn(rows, both)))
+    pair = effects["answer.m x answer.t"]
+    assert pair["p_adjusted"] < 0.05
+    assert abs(pair["strongest"]["effect"]) == pytest.approx(0.1, abs=0.02)
+    assert "answer" not in effects, "the levels of m say which parameters a variant has"
+
+
+def test_factors_that_tell_grids_apart_together_are_estimated_within_the_grid_that_varies_them() -> None:
+    answers = [*grid(m=("1", "20"), k=("a", "b")), *grid(m=("3",), k=("c",), u=("1", "2"))]
+    rows = [{"retrieve": "bm25", **answer} for answer in answers]
+    found = attribution(rows, nested_scores(rows, m=("20", 0.3)))
+    effects = by_name(found)
+    assert "aliased" not in found
+    assert [one["variant"] for one in effects["answer.m"]["variants"]] == ["1", "20"], "m=3 could be k=c as well"
+    assert len(effects["answer.m"]["within"]) == len(effects["answer.k"]["within"]) == 4
+    assert effects["answer.m"]["p_adjusted"] < 0.05 < effects["answer.k"]["p_adjusted"]
+
+
+def test_grids_that_only_some_levels_tell_apart_stay_aliased_and_named() -> None:
+    answers = [*grid(m=("1",), t=("0", "9")), *grid(m=("3",), u=("1", "2")), *grid(m=("1",), v=("x", "y"))]
+    rows = [{"retrieve": "bm25", **answer} for answer in answers]
+    found = attribution(rows, nested_scores(rows, m=("3", 0.3)))
+    assert found["aliased"] == [["answer", "answer.m"]]
+    assert {"answer.t", "answer.u", "answer.v"} <= set(by_name(found)), "within m=1 and m=3 they are told"
+
+
 def test_factors_that_always_change_together_are_named_and_not_guessed() -> None:
     rows = [row for row in FULL if (row["answer.prompt"] == "long") == (row["answer.temperature"] == "0.7")]
     found = attribution(rows, drawn(rows, [0.3 * (row["answer.prompt"] == "long") for row in rows]))

@@ -160,6 +160,8 @@ def _factor(effects: Effects, factors: Sequence[VariedFactor]) -> NodeEffect:
         document["factor"] = factor.name
     if factor.within is not None:
         document["within"] = list(factor.within)
+    if factor.brings:
+        document["brings"] = {level: list(names) for level, names in factor.brings.items()}
     return document
 
 

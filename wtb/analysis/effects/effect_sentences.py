@@ -42,6 +42,7 @@ def effect_sentences(document: AttributionDocument, names: Mapping[str, str], si
         verb = "makes" if len(quiet) == 1 else "make"
         shown = listed_names([names[name] for name in quiet])
         sentences.append(f"{shown} {verb} no difference by {metric} that {cases} can show.")
+    sentences += [_brings(one, names) for one in document["nodes"] if "brings" in one]
     sentences += [_pair(one, names) for one in pairs]
     if document["interactions"] and not pairs:
         two = "nodes" if all("factors" not in one for one in document["interactions"]) else "factors"
@@ -93,6 +94,16 @@ def _factor(effect: NodeEffect, metric: str, names: Mapping[str, str], *, is_lis
     much = f"{percent(effect['share'])} of the spread by {metric}"
     much = f"most of the spread by {metric} ({percent(effect['share'])})" if effect["share"] > MOST else much
     return f"{name} explains {much}: {high}, {low}."
+
+
+def _brings(effect: NodeEffect, names: Mapping[str, str]) -> str:
+    """Write what is nested in a factor, whose effect therefore is not of its level alone."""
+    name = names[factor_of(effect)]
+    levels: dict[tuple[str, ...], list[str]] = {}
+    for level, nested in effect.get("brings", {}).items():
+        levels.setdefault(tuple(names.get(one, one) for one in nested), []).append(f"{name}={level}")
+    shown = "; ".join(f"{listed_names(nested)} in {listed_names(some)}" for nested, some in levels.items())
+    return f"Nested in {name}: {shown}. A level of {name} includes the middle of what is nested in it."
 
 
 def _simple(effects: Sequence[SimpleEffect], metric: str, names: Mapping[str, str]) -> list[str]:

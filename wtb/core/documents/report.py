@@ -34,12 +34,14 @@ class VariantEffect(TypedDict):
 class NodeEffect(TypedDict):
     """How much of the spread between combinations comes from a factor: a node, or a parameter of a node.
 
-    factor: "node.parameter", of a parameter. within: the variants that have it, if not all of the node have.
+    factor: "node.parameter", of a parameter. within: the variants that have it, if not all of the node have. brings: of
+    a parameter in which others are nested, level -> the parameters that only variants with this level have.
     """
 
     node: str
     factor: NotRequired[str]
     within: NotRequired[list[str]]
+    brings: NotRequired[dict[str, list[str]]]
     share: float
     p: float
     p_adjusted: float

@@ -41,8 +41,19 @@ def main_block(levels: Levels, number: int) -> Block:
     return Block((number,), columns, expansion, [(level,) for level in range(last + 1)])
 
 
-def product_block(a: Block, b: Block) -> Block:
-    """Return the columns of what two factors do together beyond their sum."""
+def pair_block(levels: Levels, a: int, b: int) -> Block:
+    """Return the columns of what two factors do together beyond their sum, of the levels that occur with the other."""
+    both = (levels[:, [a, b]] != OUTSIDE).all(axis=1)
+    own = [np.unique(levels[both, number]) for number in (a, b)]
+    coded = np.full((len(levels), 2), OUTSIDE, dtype=np.int64)
+    for place, (number, some) in enumerate(zip((a, b), own, strict=True)):
+        coded[both, place] = np.searchsorted(some, levels[both, number])
+    block = _product_block(main_block(coded, 0), main_block(coded, 1))
+    cells = [(int(own[0][one]), int(own[1][other])) for one, other in block.cells]
+    return Block((a, b), block.columns, block.expansion, cells)
+
+
+def _product_block(a: Block, b: Block) -> Block:
     columns = (a.columns[:, :, None] * b.columns[:, None, :]).reshape(len(a.columns), -1)
     cells = [(*one, *other) for one in a.cells for other in b.cells]
     return Block(
@@ -128,7 +139,7 @@ def is_crossed(levels: Levels, factors: Sequence[int]) -> bool:
     if len(factors) > 1 and own.max() + 1 < np.prod([len(np.unique(chosen[:, number])) for number in factors]):
         return False
     others = [number for number in range(levels.shape[1]) if number not in factors]
-    nested = [number for number in others if _is_nested(chosen[:, number] == OUTSIDE, own)]
+    nested = _nested_factors(chosen, others, own)
     rest = _numbered(chosen[:, [number for number in others if number not in nested]])
     within = _numbered(np.column_stack([own, chosen[:, nested]]))
     meets = np.zeros((within.max() + 1, rest.max() + 1), dtype=np.bool_)
@@ -141,6 +152,17 @@ def _numbered(rows: Levels) -> Levels:
     if not rows.shape[1]:
         return np.zeros(len(rows), dtype=np.int64)
     return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+
+
+def _nested_factors(levels: Levels, others: Sequence[int], own: Levels) -> list[int]:
+    """Return the factors that are nested in levels, by number, or in factors that are."""
+    nested: list[int] = []
+    while True:
+        within = _numbered(np.column_stack([own, levels[:, nested]]))
+        more = [n for n in others if n not in nested and _is_nested(levels[:, n] == OUTSIDE, within)]
+        if not more:
+            return nested
+        nested += more
 
 
 def _is_nested(outside: NDArray[np.bool_], own: Levels) -> bool:

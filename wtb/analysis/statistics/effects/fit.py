@@ -29,7 +29,7 @@ from wtb.analysis.statistics.effects.blocks import (
     is_crossed,
     lacks_meetings,
     main_block,
-    product_block,
+    pair_block,
     rank,
     stack,
 )
@@ -127,7 +127,7 @@ def fit(scores: Floats, levels: Levels, seed: int, units: Units = None) -> Fit:
         if is_candidate(levels, a.factors[0], b.factors[0])
     ]
     chosen = _chosen(candidates, dict(zip((block.factors[0] for block in told), shares, strict=True)))
-    pairs = [product_block(mains[a], mains[b]) for a, b in chosen]
+    pairs = [pair_block(levels, a, b) for a, b in chosen]
     plan = _together(cases, levels, [*told, *nuisance], told, pairs)
     plan = plan or _apart(cases, levels, alone, told, nuisance, pairs)
     count = len(candidates) if plan.pairs else 0
