@@ -558,8 +558,11 @@ def test_csv_gives_back_every_figure(given: dict[str, Any]) -> None:
         if metric is None:
             continue
         found = row["metrics"][metric]
-        for column in ("n", "n_pairs", "mean", "delta", "p", "p_adjusted"):
-            assert line[column] == ("" if found[column] is None else str(found[column]))
+        for column, key in [(each, each) for each in ("n", "n_pairs", "mean", "delta", "p_adjusted")] + [
+            ("p_uncorrected", "p")
+        ]:
+            assert line[column] == ("" if found[key] is None else str(found[key]))
+        assert "p" not in line, "an uncorrected p beside a corrected interval would be read as its p"
         low, high = found["ci"] or ("", "")
         assert (line["ci_low"], line["ci_high"]) == (str(low), str(high))
 

@@ -33,8 +33,8 @@ _COLUMNS = (
     "delta",
     "delta_ci_low",
     "delta_ci_high",
-    "p",
     "p_adjusted",
+    "p_uncorrected",
     "best",
     "clear",
     "baseline",
@@ -61,7 +61,7 @@ def render(document: MatrixDocument) -> str:
     Returns:
         A line for each combination and metric; without evaluators one for each combination, its metric empty. `n` is
         of the metric; the columns `node.NAME` have the combination, one for each varied node, and `factor.NODE.NAME`
-        the levels of factors. `row` is the number of the combination in the matrix.
+        the levels of factors. `p_adjusted` belongs to the interval of `delta`: both are corrected. `row` is the number of the combination in the matrix.
     """
     nodes = list(dict.fromkeys(node for row in document["rows"] for node in row["combination"]))
     factors = [key for key in label_columns([row["combination"] for row in document["rows"]]) if key not in nodes]
@@ -111,8 +111,8 @@ def _values(document: MatrixDocument, row: RowDocument, metric: str | None) -> d
         "n_pairs": found.get("n_pairs"),
         "mean": found.get("mean"),
         "delta": found.get("delta"),
-        "p": found.get("p"),
         "p_adjusted": found.get("p_adjusted"),
+        "p_uncorrected": found.get("p"),
         "ci_low": low,
         "ci_high": high,
         "delta_ci_low": delta_low,
