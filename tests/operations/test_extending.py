@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import wtb
 from tests.support.abc_flow import Abc, changed, write_new
 from tests.support.bench import Bench
 from tests.support.project import Project
@@ -286,3 +287,61 @@ workflow: grid_flow:wf
 cases: [{id: a, input: {x: 1}}, {id: b, input: {x: 2}}]
 vary: {find: all, answer: {model: [mini, large], temperature: [0, 0.7]}}
 """
+LEVELS_FLOW = """
+from typing import Any
+
+from wtb import END, Workflow
+
+wf = Workflow("levels")
+
+
+@wf.node
+def answer(state, *, t: Any = 0, model: str = "mini", share: float = 0.5):
+    return {"y": f"{t!r} {model!r} {share!r}"}
+
+
+wf.entry(answer)
+wf.edge(answer, END)
+"""
+LEVELS_SWEEP = """
+sweep: levels
+workflow: levels_flow:wf
+cases: [{id: a, input: {x: 1}}]
+vary: {answer: {t: [5]}}
+"""
+JSON_LEVELS = [1, 1.0, "1", True, None, "5", [1, 2], {"a": 1}, 0.25, "true"]
+
+
+def test_any_json_is_a_level_and_types_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Project(tmp_path)
+    project.write({"levels_flow.py": LEVELS_FLOW, "sweep.yaml": LEVELS_SWEEP})
+    project.inside("run", "sweep.yaml", "--quiet", check=0)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with wtb.open() as bench:
+        result = bench.sweep("levels")
+        added = result.extend(vary={"answer.t": JSON_LEVELS})
+        assert [row["answer"] for row in added.combinations] == [
+            *("t=1", "t=1.0", 't="1"', "t=true", "t=null", 't="5"', "t=[1,2]", 't={"a":1}', "t=0.25", 't="true"')
+        ]
+        seen = {cell["state"]["y"] for cell in result.cells()}
+        assert seen == {f"{level!r} 'mini' 0.5" for level in [5, *JSON_LEVELS]}
+        assert result.plan_extension(vary={"answer.t": JSON_LEVELS}).cells == 0, "all of them are there"
+        number = result.plan_extension(vary={"answer.share": ["0.75"]})
+        assert all("share=0.75" in row["answer"] for row in number.combinations), "no parameter of type float has text"
+        text = result.plan_extension(vary={"answer.model": ["7"]})
+        assert all('model="7"' in row["answer"] for row in text.combinations)
+        with pytest.raises(InputError, match="is 7; expected str"):
+            result.plan_extension(vary={"answer.model": [7]})
+
+
+def test_a_level_is_typed_as_its_parameter_takes_it_and_quoted_as_text(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write({"levels_flow.py": LEVELS_FLOW, "sweep.yaml": LEVELS_SWEEP})
+    project.inside("run", "sweep.yaml", "--quiet", check=0)
+    typed = ("answer.t=1", 'answer.t="1"', "answer.t=true", "answer.t=[1.0, null]", "answer.t={a: 1}", "answer.t=one")
+    options = [part for text in typed for part in ("--vary", text)]
+    planned = project.inside("extend", "levels", *options, "--dry-run", "--format", "json", check=0).json
+    assert {row["answer"] for row in planned["combinations"]} == {
+        *("t=1", 't="1"', "t=true", "t=1.0", "t=null", 't={"a":1}', "t=one")
+    }

@@ -164,6 +164,7 @@ MADE_OF = {
     "quota": {"disk", "node_runs", "usd", "tokens", "memory"},
     "questions": {"sweep", "node", "question"},
     "texts": set(),  # of files that variants name
+    "typed": set(),  # `vary` as text
 }
 PARTS = {"session change": {"limits": MADE_OF["quota"]}, "budget set": {"limits": {"usd", "tokens", "node_runs"}}}
 # Why a command and its operations differ by an argument.

@@ -211,3 +211,29 @@ def test_loopback_takes_a_token_and_no_page_of_another_site(server: Running) -> 
     rebound = {**HEADERS, "Host": "evil.example"}
     assert server.send("POST", "/executions", body, rebound)[0] == 421
     assert not (server.folder / "began-1").exists()
+
+
+LEVELS = [1, 1.0, "1", True, None, [1, 2], {"a": 1}, "one"]
+
+
+def test_a_sweep_is_extended_by_levels_of_any_type(server: Running) -> None:
+    flow = FLOW.replace("def times(state, ctx):", "def times(state, ctx, *, by: Any = 0):").replace("FACTOR", "2")
+    server.project.write({"flow.py": f"from typing import Any\n{flow}"})
+    sweep = {
+        "sweep": "levels",
+        "workflow": "alpha",
+        "cases": [{"id": "a", "input": {"x": 1}}],
+        "vary": {"times.by": [5]},
+    }
+    status, made = server.send("POST", "/sweeps", {"keys": sweep})
+    assert status == 201, made
+    server.result(made["sweep"])
+    for path, expected in (("extend/plan", 200), ("extend", 200)):
+        status, added = server.send("POST", f"/sweeps/{made['sweep']}/{path}", {"vary": {"times.by": LEVELS}})
+        assert status == expected, added
+        assert [row["times"] for row in added["combinations"]] == [
+            *("by=1", "by=1.0", 'by="1"', "by=true", "by=null", "by=[1,2]", 'by={"a":1}', "by=one")
+        ]
+    typed = {"typed": {"times.by": ["1", "2"]}}
+    status, added = server.send("POST", f"/sweeps/{made['sweep']}/extend/plan", typed)
+    assert [row["times"] for row in added["combinations"]] == ["by=2"], "1 is there"

@@ -82,7 +82,7 @@ def extend(
     """
     backend = open_backend(db, broker)
     rows = None if cases is None else new_cases.cases_to_send(cases)
-    (levels, texts), keys = read_levels(vary), case_file.read_columns(columns)
+    (levels, typed, texts), keys = read_levels(vary), case_file.read_columns(columns)
     chosen = None if combination is None else dict(read_pair("--combination", text) for text in combination)
     if dry_run:
         planned = backend.call(
@@ -92,6 +92,7 @@ def extend(
             columns=keys,
             repeats=repeats,
             vary=levels,
+            typed=typed,
             texts=texts,
             new_name=new_name,
         )
@@ -107,6 +108,7 @@ def extend(
             columns=keys,
             repeats=repeats,
             vary=levels,
+            typed=typed,
             texts=texts,
             combination=chosen,
             new_name=new_name,
@@ -118,17 +120,26 @@ def extend(
     _present(backend, added, format, output)
 
 
-def read_levels(texts: list[str] | None) -> tuple[dict[str, list[Variant]], dict[str, str]]:
-    """Read NODE=VARIANT or NODE.PARAMETER=LEVEL as in a sweep file; several of a node are a list.
+def read_levels(
+    texts: list[str] | None,
+) -> tuple[dict[str, list[Variant]] | None, dict[str, list[str]] | None, dict[str, str]]:
+    """Read NODE=VARIANT or NODE.PARAMETER=LEVEL, as in a sweep file if it is a list, a mapping or in double quotes.
 
-    Returns the variants, in which files stand by their path and hash, and the texts of these files by SHA-256.
+    Returns the variants as in a sweep file, those that are text as it was typed, and the texts of the files that stand
+    in them by path and hash, by SHA-256.
     """
     found: dict[str, list[Variant]] = {}
+    typed: dict[str, list[str]] = {}
     for text in texts or ():
         node, form = read_pair("--vary", text)
-        written = yaml_reader.parse(f"vary: {form}".encode(), "--vary").data["vary"] if form[0] in "{[" else form
+        if form[0] not in '{["':
+            typed.setdefault(node, []).append(form)
+            continue
+        written = yaml_reader.parse(f"vary: {form}".encode(), "--vary").data["vary"]
         found.setdefault(node, []).extend(written if isinstance(written, list) else [written])
-    return parameter_files.read_level_files(found, "--vary")
+    found, read = parameter_files.read_level_files(found, "--vary")
+    typed, read = parameter_files.read_level_files(typed, "--vary", read)
+    return found or None, typed or None, read
 
 
 def _present(backend: Backend, added: Extended, format: options.Format, output: Path | None) -> None:

@@ -61,7 +61,8 @@ def render(document: MatrixDocument) -> str:
     Returns:
         A line for each combination and metric; without evaluators one for each combination, its metric empty. `n` is
         of the metric; the columns `node.NAME` have the combination, one for each varied node, and `factor.NODE.NAME`
-        the levels of factors. `p_adjusted` belongs to the interval of `delta`: both are corrected. `row` is the number of the combination in the matrix.
+        the levels of factors. `p_adjusted` belongs to the interval of `delta`: both are corrected. `row` is
+        the number of the combination in the matrix.
     """
     nodes = list(dict.fromkeys(node for row in document["rows"] for node in row["combination"]))
     factors = [key for key in label_columns([row["combination"] for row in document["rows"]]) if key not in nodes]

@@ -539,7 +539,11 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "ref": _REF,
             "cases": {"type": "array", "items": {"type": "object"}, "description": "Each has id, input, expected."},
             "repeats": {"type": "integer", "description": "How many there are to be."},
-            "vary": {"type": "object", "description": "Node to a list of variants: names, or {name, of, parameters}."},
+            "vary": {
+                "type": "object",
+                "description": "Node to a list of variants: names, or {name, of, parameters}; `node.parameter` to a "
+                "list of levels, any JSON.",
+            },
             "new_name": {"type": "string", "description": "Extends a copy of this name; a baseline needs one."},
             "allow_code_change": {"type": "boolean"},
             "reason": _TEXT,

@@ -74,6 +74,7 @@ def plan_extension(
     columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
+    typed: Mapping[str, Sequence[str]] | None = None,
     texts: Mapping[str, str] | None = None,
     new_name: Title | None = None,
     code: Code | None = None,
@@ -87,7 +88,9 @@ def plan_extension(
             Those that are there with the same content are counted.
         columns: Which heading of a table is which key; by default as the sweep has it.
         repeats: How many repeats there are to be.
-        vary: Node -> further variants, as in a sweep file; `node.parameter` -> further levels of a factor.
+        vary: Node -> further variants, as in a sweep file; `node.parameter` -> further levels of a factor, any JSON:
+            `1`, `1.0`, `"1"` and `true` differ.
+        typed: The same as text that was typed, as on a command line: a level is read as what its parameter takes.
         texts: Texts of the files that levels name as `file://PATH#SHA256`, by SHA-256.
         new_name: The name of a copy, which would be extended instead of the sweep.
         code: Binds a sweep to its code; by default what its import path names.
@@ -99,10 +102,19 @@ def plan_extension(
         InputError: If there is no such sweep, or something does not fit.
         ConflictError: If the sweep cannot be extended.
     """
-    code = with_texts(code or partial(bind_stored, context), sent_texts(vary, texts, "vary"))
+    code = with_texts(code or partial(bind_stored, context), _sent_texts(vary, typed, texts))
     sweep = queries.find_sweep(context.database, ref)
     check_extensible(context, sweep, new_name)
-    return draft_extension(context, sweep, Asked(cases, columns, repeats, vary), code).planned
+    return draft_extension(context, sweep, Asked(cases, columns, repeats, vary, typed), code).planned
+
+
+def _sent_texts(
+    vary: Mapping[str, Sequence[Any]] | None,
+    typed: Mapping[str, Sequence[str]] | None,
+    texts: Mapping[str, str] | None,
+) -> dict[str, str]:
+    """Return the texts to which levels refer."""
+    return sent_texts(vary, texts, "vary") | sent_texts(typed, texts, "typed")
 
 
 @checked
@@ -115,6 +127,7 @@ def extend(
     columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
+    typed: Mapping[str, Sequence[str]] | None = None,
     texts: Mapping[str, str] | None = None,
     combination: Mapping[str, str] | None = None,
     new_name: Title | None = None,
@@ -138,7 +151,9 @@ def extend(
             Those that are there with the same content are counted.
         columns: Which heading of a table is which key; by default as the sweep has it.
         repeats: How many repeats there are to be.
-        vary: Node -> further variants, as in a sweep file; `node.parameter` -> further levels of a factor.
+        vary: Node -> further variants, as in a sweep file; `node.parameter` -> further levels of a factor, any JSON:
+            `1`, `1.0`, `"1"` and `true` differ.
+        typed: The same as text that was typed, as on a command line: a level is read as what its parameter takes.
         texts: Texts of the files that levels name as `file://PATH#SHA256`, by SHA-256.
         combination: Node -> variant: stopped combinations that choose all of these run again.
         new_name: The name of a copy, which is extended instead of the sweep. A sweep that is a baseline needs one.
@@ -156,7 +171,7 @@ def extend(
         ConflictError: If the sweep is a pool, or a baseline and no new name is given, it is cancelled, another process
             runs it, or its code, an evaluator or a tool of a server has changed.
     """
-    code = with_texts(code or partial(bind_stored, context), sent_texts(vary, texts, "vary"))
+    code = with_texts(code or partial(bind_stored, context), _sent_texts(vary, typed, texts))
     database = context.database
     sweep = queries.find_sweep(database, ref)
     check_payer(context, sweep)
@@ -164,7 +179,7 @@ def extend(
     if run:
         check_runs_elsewhere(context, sweep)
     numbers = [] if combination is None else stopped_to_restart(context, sweep, combination)
-    asked = Asked(cases, columns, repeats, vary, restarts=combination is not None)
+    asked = Asked(cases, columns, repeats, vary, typed, restarts=combination is not None)
     draft = draft_extension(context, sweep, asked, code)
     changed = _check_code(context, draft, allow=allow_code_change)
     evaluators = accept_evaluators(context, draft.sweep, draft.levels.bound, allow=allow_code_change)

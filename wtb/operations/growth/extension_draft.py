@@ -113,6 +113,7 @@ class Asked:
         columns: Which heading of a table of cases is which key; by default as the sweep has it.
         repeats: How many repeats there are to be.
         vary: Node, or node and parameter -> further variants, or levels.
+        typed: The same as text, as it was typed.
         restarts: Whether stopped combinations are to run again.
     """
 
@@ -120,6 +121,7 @@ class Asked:
     columns: Mapping[str, Any] | None = None
     repeats: int | None = None
     vary: Mapping[str, Sequence[Any]] | None = None
+    typed: Mapping[str, Sequence[str]] | None = None
     restarts: bool = False
 
 
@@ -133,8 +135,8 @@ def stopped_to_restart(context: Context, sweep: SweepRow, combination: Choices) 
 
 def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code) -> Draft:
     """Check an extension against the sweep. Raises InputError or ConflictError."""
-    repeats, vary = asked.repeats, asked.vary
-    if asked.cases is None and repeats is None and not vary and not asked.restarts:
+    repeats = asked.repeats
+    if asked.cases is None and repeats is None and not asked.vary and not asked.typed and not asked.restarts:
         raise InputError(_NOTHING)
     cases = None if asked.cases is None else sent_cases(context.database, asked.cases)
     before = sweep.spec["repeats"]
@@ -144,7 +146,7 @@ def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code)
         )
     present = code(stored_spec(sweep))
     every = queries.choices(context.database, sweep.id)
-    added, notes = _new_levels(sweep, present, vary or {}, every)
+    added, notes = _new_levels(sweep, present, asked, every)
     if added:
         _check_varies(sweep)
     levels = with_levels(sweep, present, code, added)
@@ -191,11 +193,11 @@ def _check_varies(sweep: SweepRow) -> None:
 
 
 def _new_levels(
-    sweep: SweepRow, present: Bound, vary: Mapping[str, Sequence[Any]], every: Sequence[Choices]
+    sweep: SweepRow, present: Bound, asked: Asked, every: Sequence[Choices]
 ) -> tuple[dict[str, list[Variant]], list[str]]:
     """Return the variants that the sweep does not have yet, by node, and sentences about the others."""
     nodes = present.workflow.nodes
-    vary = _with_points(present, vary, every)
+    vary = _with_points(present, asked, every)
     if unknown := [node for node in vary if node not in nodes]:
         raise InputError(
             *(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}" for node in unknown), argument="vary"
@@ -217,13 +219,14 @@ def _new_levels(
     return added, notes
 
 
-def _with_points(
-    present: Bound, vary: Mapping[str, Sequence[Any]], every: Sequence[Choices]
-) -> dict[str, list[Variant]]:
+def _with_points(present: Bound, asked: Asked, every: Sequence[Choices]) -> dict[str, list[Variant]]:
     """Replace `node.parameter: levels` by the variants that have these levels beside the others of each combination."""
     nodes = present.workflow.nodes
     variants: dict[str, list[Variant]] = {}
-    for key, forms in vary.items():
+    for typed, key, forms in [
+        *((False, *pair) for pair in (asked.vary or {}).items()),
+        *((True, *pair) for pair in (asked.typed or {}).items()),
+    ]:
         node, _, _ = key.rpartition(".")
         if key in nodes or node not in nodes:
             variants.setdefault(key, []).extend(forms)
@@ -231,7 +234,7 @@ def _with_points(
         points = variants.setdefault(node, [])
         for name in dict.fromkeys(choices.get(node, nodes[node].default) for choices in every):
             for level in forms:
-                point = with_changed_levels(present, {key: level}, [{node: name}])[node]
+                point = with_changed_levels(present, {key: level}, [{node: name}], typed=typed)[node]
                 if point not in points:
                     points.append(point)
     return variants

@@ -20,14 +20,15 @@ Form = str | Mapping[str, Any]  # a variant, as a sweep file has it
 
 
 def with_changed_levels(
-    bound: Bound, forms: Mapping[str, Form], chosen: Sequence[Mapping[str, str]]
+    bound: Bound, forms: Mapping[str, Form], chosen: Sequence[Mapping[str, str]], *, typed: bool = True
 ) -> dict[str, Form]:
     """Replace levels by variants among what somebody chooses for nodes.
 
     Args:
         bound: The sweep with its code.
-        forms: Node -> variant, or `node.parameter` -> level, as text if it was typed.
+        forms: Node -> variant, or `node.parameter` -> level.
         chosen: Combinations, node -> variant, whose other levels hold.
+        typed: Whether a level that is text was typed, and may be a number; else it is text if the parameter takes text.
 
     Returns:
         Node -> variant: the name of one that the sweep has, else a grid point with these levels.
@@ -45,7 +46,7 @@ def with_changed_levels(
                 raise InputError(f"{key!r} and {node!r}: choose the variant, or levels of the variant that it has")
             changes.setdefault(node, {})[parameter] = level
     for node, levels in changes.items():
-        found[node] = _changed(bound, nodes[node], levels, chosen)
+        found[node] = _changed(bound, nodes[node], levels, chosen, typed=typed)
     return found
 
 
@@ -55,7 +56,9 @@ def _factor(nodes: Mapping[str, Node], key: str) -> tuple[str, str] | None:
     return (node, parameter) if key not in nodes and node in nodes else None
 
 
-def _changed(bound: Bound, node: Node, levels: Mapping[str, Any], chosen: Sequence[Mapping[str, str]]) -> Form:
+def _changed(
+    bound: Bound, node: Node, levels: Mapping[str, Any], chosen: Sequence[Mapping[str, str]], *, typed: bool
+) -> Form:
     """Return a variant of a node with other levels than the one that combinations choose."""
     names = list(dict.fromkeys(choices.get(node.name, node.default) for choices in chosen))
     if len(names) > 1:
@@ -69,7 +72,7 @@ def _changed(bound: Bound, node: Node, levels: Mapping[str, Any], chosen: Sequen
     base = node[name]
     changed = dict(ref.levels) if ref is not None else {}
     for parameter, level in levels.items():
-        changed[parameter] = _level(refs, bound.spec.texts, base, parameter, level)
+        changed[parameter] = _level(refs, bound.spec.texts, base, parameter, level, typed=typed)
     of = ref.of if ref is not None and ref.levels else None if name == node.default else name
     source = ref.source if ref is not None and ref.levels else None
     made = point_name(changed, base_name(of, source))
@@ -84,7 +87,9 @@ def _refs(bound: Bound, node: str) -> list[VariantRef]:
     return [*(one for one in listed if isinstance(one, VariantRef)), *bound.spec.fork_variants.get(node, ())]
 
 
-def _level(refs: Sequence[VariantRef], texts: Mapping[str, str], base: Variant, parameter: str, level: Any) -> Json:
+def _level(
+    refs: Sequence[VariantRef], texts: Mapping[str, str], base: Variant, parameter: str, level: Any, *, typed: bool
+) -> Json:
     """Return a level of the sweep that a text names, else what a text is for the type of the parameter."""
     known: dict[str, Json] = {
         canonical(one.levels[parameter]): one.levels[parameter] for one in refs if parameter in one.levels
@@ -96,9 +101,12 @@ def _level(refs: Sequence[VariantRef], texts: Mapping[str, str], base: Variant, 
         named = [
             one for one in known.values() if names_label(level, level_label(one)) or with_texts(one, texts) == level
         ]
+        if not typed:
+            named = [one for one in named if isinstance(one, str)]
         if len(named) == 1:
             return named[0]
-        level = read_level(base, parameter, level)
+        if typed or base.parameter_problems("", parameter, [level]):
+            level = read_level(base, parameter, level)
     problems = base.parameter_problems(f"node {base.node!r}", parameter, with_texts([level], texts))
     if problems:
         raise InputError(*(text for _, text in problems))

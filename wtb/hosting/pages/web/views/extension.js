@@ -17,9 +17,9 @@ const EMPTY = /** @type {Form} */ ({ cases: null, repeats: "", levels: {}, other
 /** @param {string} text */
 const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
-/** A variant as it is typed: JSON of a mapping, else a name; a level is text, which the server reads as those that there are. @param {string} text @returns {unknown} */
-function valueOf(text) {
-  if (!text.startsWith("{")) return text;
+/** A variant or level in JSON: a mapping, a list, or text in quotes. Other text is typed, which the server reads as what the parameter takes. @param {string} text @returns {unknown} */
+function jsonOf(text) {
+  if (!/^[{["]/.test(text)) return undefined;
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -27,24 +27,28 @@ function valueOf(text) {
   }
 }
 
-/** @param {Form} form */
+/** @param {Form} form @returns {{vary?: Record<string, unknown[]>, typed?: Record<string, string[]>}} */
 function varyOf({ levels, others }) {
-  const vary = /** @type {Record<string, unknown[]>} */ ({});
-  for (const [key, text] of Object.entries(levels)) if (linesOf(text).length) vary[key] = linesOf(text).map(valueOf);
+  const found = /** @type {Record<string, Record<string, any[]>>} */ ({});
+  const add = (/** @type {string} */ key, /** @type {string} */ text) => {
+    const json = jsonOf(text);
+    const part = (found[json === undefined ? "typed" : "vary"] ??= {});
+    (part[key] ??= []).push(json === undefined ? text : json);
+  };
+  for (const [key, text] of Object.entries(levels)) for (const line of linesOf(text)) add(key, line);
   for (const line of linesOf(others)) {
     const [key, ...rest] = line.split("=");
     const variant = rest.join("=").trim();
     if (!variant) throw new Error(words.extension.wrongVariant(line));
-    (vary[key.trim()] ??= []).push(valueOf(variant));
+    add(key.trim(), variant);
   }
-  return vary;
+  return found;
 }
 
 /** What a request asks for; nothing while the form is empty. @param {Form} form */
 function askedFor(form) {
-  const vary = varyOf(form);
   const { cases, columns } = form.cases ?? {};
-  const asked = { ...(cases ? { cases } : {}), ...(columns ? { columns } : {}), ...(form.repeats ? { repeats: Number(form.repeats) } : {}), ...(Object.keys(vary).length ? { vary } : {}) };
+  const asked = { ...(cases ? { cases } : {}), ...(columns ? { columns } : {}), ...(form.repeats ? { repeats: Number(form.repeats) } : {}), ...varyOf(form) };
   return Object.keys(asked).length ? { ...asked, ...(form.newName.trim() ? { new_name: form.newName.trim() } : {}) } : null;
 }
 
