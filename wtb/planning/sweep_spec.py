@@ -60,6 +60,7 @@ from wtb.config.run_options import (
 from wtb.config.validation_messages import expected, lines, problem
 from wtb.config.yaml_reader import Document, Loc, Located, parse, read
 from wtb.core.errors import InputError, describe, meant_or_known
+from wtb.core.factors.file_levels import with_texts
 from wtb.core.scoring.failure_scores import KINDS
 from wtb.core.scoring.judgement import BY_HAND
 from wtb.core.scoring.scales import ON_FAILURE, OnFailure, failure_score
@@ -409,6 +410,12 @@ def read_limits(given: stored_spec.Limits) -> stored_spec.Limits:
 def read_evaluators(given: Sequence[str | Mapping[str, Any]]) -> Sequence[EvaluatorRef]:
     """Read evaluators as a sweep file has them. Raises InputError."""
     return _validated(_FILLER | {"evaluate": list(given)}, Located()).evaluate
+
+
+def load_evaluators(path: Path) -> Sequence[EvaluatorRef]:
+    """Read the evaluators of a sweep file, with the texts of the files that their options name. Raises InputError."""
+    spec = load_spec(path)
+    return [one.model_copy(update={"options": with_texts(one.options, spec.texts)}) for one in spec.evaluate]
 
 
 def derived(form: Variant, of_forks: Sequence[Mapping[str, Any]]) -> Variant:

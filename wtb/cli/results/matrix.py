@@ -32,6 +32,7 @@ from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.texts import plural
 from wtb.operations.results import matrix as operations
 from wtb.operations.results import scoring
+from wtb.planning.factors import parameter_files
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
@@ -194,6 +195,7 @@ def score(
         return
     listed = "".join(f"- {text}\n" for text in evaluate or ())
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
+    evaluators = parameter_files.with_file_texts(evaluators, "--evaluate")
     most = read_limits(limits) or None
     backend = backend_elsewhere(published or status is not None, db)
     scored: scoring.Scored | Scoring
@@ -226,9 +228,9 @@ def _cancel(backend: Backend, ref: str, scoring: str, reason: str | None) -> Non
 def _asked(backend: Backend, ref: str, evaluators: Sequence[Any], file: Path | None, **more: Any) -> Scoring:
     """Ask workers to score. Returns what they are asked."""
     from wtb.operations.running.published_scoring import score_published
-    from wtb.planning.sweep_spec import load_spec
+    from wtb.planning.sweep_spec import load_evaluators
 
-    given = [*evaluators, *(one.model_dump() for one in load_spec(file).evaluate)] if file else evaluators
+    given = [*evaluators, *(one.model_dump() for one in load_evaluators(file))] if file else evaluators
     return backend.call(score_published, ref, evaluate=given, **more)
 
 

@@ -9,6 +9,7 @@ import typer
 from wtb.cli import input_files, options
 from wtb.cli.console import backend_elsewhere, open_context, put, put_json
 from wtb.operations.drafting import evaluator_preview
+from wtb.planning.factors import parameter_files
 
 
 def try_(
@@ -36,7 +37,7 @@ def try_(
     backend = backend_elsewhere(False, db) or open_context(db, prepare=False)
     document = backend.call(
         evaluator_preview.preview_evaluator,
-        _value("evaluator", evaluator),
+        parameter_files.with_file_texts(_value("evaluator", evaluator), "evaluator"),
         input_files.parse_json("--state", state),
         expected=None if expected is None else _value("--expected", expected),
         input=None if input is None else input_files.parse_json("--input", input),

@@ -14,7 +14,7 @@ from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError
 from wtb.hosting.api.routes import PREFIX, UPLOADS
 from wtb.hosting.client.requests import Request
-from wtb.planning.factors.parameter_files import read_level_files, read_parameter_files
+from wtb.planning.factors.parameter_files import read_level_files, read_parameter_files, with_file_texts
 from wtb.store.files.uploads import MOST_BYTES
 
 INLINE_BYTES = 800_000  # of cases, in a request that may have 1 MB
@@ -32,7 +32,10 @@ def with_files_read(arguments: Mapping[str, Any]) -> dict[str, Any]:
     changed = dict(arguments)
     if isinstance(keys := arguments.get("keys"), Mapping):
         changed["keys"] = read_parameter_files(keys, Path(), Located(where="keys"))
-    for name in ("variants", "vary"):
+    for name in ("evaluate", "evaluator"):
+        if arguments.get(name) is not None:
+            changed[name] = with_file_texts(arguments[name], name)
+    for name in ("variants", "vary", "typed"):
         if isinstance(arguments.get(name), Mapping):
             levels, texts = read_level_files(arguments[name], name, arguments.get("texts"))
             changed |= {name: levels} | ({"texts": texts} if texts else {})

@@ -15,6 +15,7 @@ from wtb.core.documents.workflows.new_sweeps import EvaluatorPreviewDocument, Pr
 from wtb.core.errors import InputError
 from wtb.core.scoring.measure import Score
 from wtb.operations.context import Context
+from wtb.planning.factors.parameter_files import check_no_files
 from wtb.planning.sweep_spec import read_evaluators
 
 MOST_BYTES = 100_000  # of what is scored: some evaluators compare each word with each
@@ -56,6 +57,7 @@ def preview_evaluator(
     size = len(json.dumps([state, expected, input], default=str))
     if size > MOST_BYTES:
         raise InputError(f"state: {size:,} bytes with the case; expected at most {MOST_BYTES:,}", argument="state")
+    check_no_files(evaluator, "evaluator")
     (ref,) = read_evaluators([evaluator])
     if ref.name == embedding_similarity.__name__:
         return _untried(ref.name, _MODEL)

@@ -18,7 +18,7 @@ from wtb.operations.inspection.workflows import list_published, show_published
 from wtb.operations.running import published as operations
 from wtb.operations.running.submitting import Submitted
 from wtb.planning.data.picking import Only
-from wtb.planning.factors.parameter_files import read_level_files
+from wtb.planning.factors.parameter_files import read_level_files, with_file_texts
 
 
 class Published:
@@ -69,6 +69,7 @@ class Published:
         input: Mapping[str, Any] | None = None,
     ) -> EvaluatorPreviewDocument:
         """Score an output with a built-in evaluator."""
+        evaluator = with_file_texts(evaluator, "evaluator")
         return preview_evaluator(self._context, evaluator, state, expected=expected, input=input)
 
     @documented_by(operations.plan_published)

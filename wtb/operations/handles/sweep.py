@@ -63,7 +63,7 @@ from wtb.operations.running.preparing import bind_stored
 from wtb.operations.running.published_scoring import Scoring, cancel_scoring, score_published, show_scoring
 from wtb.operations.telemetry.export import ExportedTraces, export_traces
 from wtb.planning.binding import Bound, bind
-from wtb.planning.factors.parameter_files import read_level_files
+from wtb.planning.factors.parameter_files import read_level_files, with_file_texts
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import ListedSweep, SweepRow
 
@@ -546,6 +546,7 @@ class SweepHandle(TargetHandle):
     ) -> Scored:
         """Score every succeeded cell again, without running a node. Scores of the same name are replaced."""
         path = None if file is None else as_path("file", file)
+        evaluate = with_file_texts(evaluate, "evaluate")
         return score(self._context, self.id, evaluate=evaluate, file=path, at_once=at_once, limits=limits)
 
     @documented_by(score_published)
@@ -557,6 +558,7 @@ class SweepHandle(TargetHandle):
         anyway: bool = False,
     ) -> Scoring:
         """Have workers score every succeeded cell again, without running a node."""
+        evaluate = with_file_texts(evaluate, "evaluate")
         return score_published(self._context, self.id, evaluate=evaluate, limits=limits, anyway=anyway)
 
     @documented_by(show_scoring)

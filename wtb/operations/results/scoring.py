@@ -39,8 +39,9 @@ from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.control.pools import check_no_pool
 from wtb.operations.payers import check_payer
+from wtb.planning.factors.parameter_files import check_no_files
 from wtb.planning.prepare import stored_spec
-from wtb.planning.sweep_spec import EvaluatorRef, load_spec, read_evaluators, read_limits
+from wtb.planning.sweep_spec import EvaluatorRef, load_evaluators, read_evaluators, read_limits
 from wtb.store.control.rescore import Also, record_evaluators, scored_executions, write_scores
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
@@ -114,7 +115,8 @@ def score(
     sweep = queries.find_sweep(database, ref)
     check_payer(context, sweep)
     check_no_pool(context.database, sweep, "scored anew")
-    refs = [*read_evaluators(evaluate), *(load_spec(file).evaluate if file is not None else ())]
+    check_no_files(evaluate, "evaluate")
+    refs = [*read_evaluators(evaluate), *(load_evaluators(file) if file is not None else ())]
     made = evaluators_of(sweep, refs, load)
     if at_once < 1:
         raise InputError(f"at_once is {at_once}; expected at least 1")

@@ -18,6 +18,7 @@ from wtb.operations.control.pools import check_no_pool
 from wtb.operations.payers import check_payer
 from wtb.operations.results.scoring import evaluators_of, limits_of_judging
 from wtb.operations.running.submitting import check_workers
+from wtb.planning.factors.parameter_files import check_no_files
 from wtb.planning.publishing import PublishedCode
 from wtb.planning.sweep_spec import read_evaluators
 from wtb.store.control import rescore
@@ -91,6 +92,7 @@ def score_published(
     check_payer(context, sweep)
     check_no_pool(context.database, sweep, "scored anew")
     check_shared(database)
+    check_no_files(evaluate, "evaluate")
     refs = read_evaluators(evaluate)
     asked = [one.model_dump() for one in refs]
     evaluators_of(sweep, refs, PublishedCode(database).load)

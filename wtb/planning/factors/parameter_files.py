@@ -12,13 +12,22 @@ from typing import Any, Final, TypeVar
 from wtb.config.validation_messages import problem
 from wtb.config.yaml_reader import Loc, Located
 from wtb.core.errors import InputError, did_you_mean
-from wtb.core.factors.file_levels import SCHEME, FileReference, file_reference, replace_files, sha256_of, texts_of
+from wtb.core.factors.file_levels import (
+    SCHEME,
+    FileReference,
+    file_reference,
+    replace_files,
+    sha256_of,
+    texts_of,
+    with_texts,
+)
 from wtb.core.serialization.storable import wrong_text
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_FILES: Final = 1_000  # that one sweep names
 _KEYS: Final = ("vary", "params", "evaluate", "baseline", "exclude", "combinations")  # where parameters stand
 Levels = TypeVar("Levels", bound=Mapping[str, Any] | None)
+Forms = TypeVar("Forms")
 
 _PROJECT: Final = ("wtb.toml", "pyproject.toml")  # whichever is there marks the project's folder
 
@@ -126,6 +135,28 @@ def read_level_files(
     if reader.problems:
         raise InputError(*reader.problems)
     return read, reader.texts
+
+
+def with_file_texts(forms: Forms, where: str) -> Forms:
+    """Return evaluators, as a sweep file has them, with the texts of the files that their options name.
+
+    Args:
+        forms: A name, a mapping of a name to its options, or a list of these.
+        where: What messages call them, such as `--evaluate`.
+
+    Returns:
+        The same with the text of each `file://PATH`, relative to the working directory.
+
+    Raises:
+        InputError: With every file that cannot be read, and why.
+    """
+    read, texts = read_level_files({where: forms}, "")
+    return with_texts(read[where], texts)  # type: ignore[no-any-return]
+
+
+def check_no_files(forms: Any, argument: str) -> None:
+    """Reject evaluators whose options name files: their texts are sent in place of them. Raises InputError."""
+    sent_texts({argument: forms}, None, argument)
 
 
 def sent_texts(levels: Mapping[str, Any] | None, texts: Mapping[str, str] | None, argument: str) -> dict[str, str]:

@@ -1,0 +1,94 @@
+"""Options of evaluators that name files are read by whoever scores: `wtb score`, `wtb try`, Python and the client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import wtb
+from tests.support.project import Project
+from wtb.core.errors import InputError
+from wtb.hosting.client.uploads import with_files_read
+from wtb.operations.drafting.evaluator_preview import preview_evaluator
+from wtb.operations.results.scoring import score
+
+FLOW = """
+from wtb import END, Workflow, evaluator
+
+wf = Workflow("flow")
+
+
+@wf.node
+def answer(state):
+    return {"y": "blue and green"}
+
+
+@evaluator(better="higher")
+def mentions(case, result, *, words):
+    return float(all(word in result.state["y"] for word in words.split()))
+
+
+wf.entry(answer)
+wf.edge(answer, END)
+"""
+SWEEP = """
+sweep: colours
+workflow: flow:wf
+cases: [{id: a, input: {x: 1}}]
+vary: {answer: [default]}
+evaluate: [{"flow:mentions": {words: red}}]
+"""
+AGAIN = SWEEP.replace("words: red", "words: file://words.txt")
+FROM_FILE = '{"flow:mentions": {words: file://words.txt}}'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path)
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "again.yaml": AGAIN, "words.txt": "blue green", "wtb.toml": ""})
+    project.inside("run", "sweep.yaml", "--quiet", check=0)
+    return project
+
+
+def mean(project: Project) -> float:
+    (row,) = project.inside("matrix", "colours", "--format", "json", check=0).json["rows"]
+    return float(row["metrics"]["mentions"]["mean"])
+
+
+@pytest.mark.parametrize("given", [("--evaluate", FROM_FILE), ("--file", "again.yaml")])
+def test_score_reads_the_file_that_an_option_names(project: Project, given: tuple[str, str]) -> None:
+    assert mean(project) == 0
+    project.inside("score", "colours", *given, check=0)
+    assert mean(project) == 1
+    project.write({"words.txt": "blue yellow"})
+    project.inside("score", "colours", *given, check=0)
+    assert mean(project) == 0
+    added = project.inside("extend", "colours", "--repeats", "2", check=0)
+    assert "changed" not in added.said, "the sweep records the text"
+
+
+def test_score_rejects_a_file_that_is_not_there_before_any_work(project: Project) -> None:
+    wrong = project.inside("score", "colours", "-e", FROM_FILE.replace("words.txt", "word.txt"), check=2)
+    assert "file://word.txt: no such file" in wrong.stderr
+    assert "words.txt" in wrong.stderr
+    assert mean(project) == 0
+
+
+def test_python_reads_it_and_operations_reject_what_is_unread(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.folder)
+    monkeypatch.syspath_prepend(project.folder)
+    evaluators = [{"flow:mentions": {"words": "file://words.txt"}}]
+    with wtb.open() as bench:
+        with pytest.raises(InputError, match="names a file, and no file is read here"):
+            score(bench._context, "colours", evaluate=evaluators)
+        with pytest.raises(InputError, match="names a file, and no file is read here"):
+            preview_evaluator(bench._context, {"contains": {"text": "file://words.txt"}}, {"y": "1"})
+        bench.sweep("colours").score(evaluators)
+    assert mean(project) == 1
+    assert with_files_read({"evaluate": evaluators}) == {"evaluate": [{"flow:mentions": {"words": "blue green"}}]}
+    assert with_files_read({"evaluator": {"matches": {"pattern": "file://words.txt"}}}) == {
+        "evaluator": {"matches": {"pattern": "blue green"}}
+    }
