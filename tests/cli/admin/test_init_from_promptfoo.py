@@ -84,3 +84,57 @@ def test_it_runs_with_a_key_and_asks_each_model_with_its_settings(parcels: Proje
     assert parcels.query("SELECT count(*) FROM cells WHERE status = 'succeeded'") == [(18,)]
     asked = parcels.query("SELECT model, count(*) FROM calls GROUP BY model")
     assert sum(count for _, count in asked) == 18
+
+
+CHATS = """
+prompts:
+  - {id: file://chat.json, label: Two roles}
+  - {id: file://chat.yaml, config: {x: 1}}
+  - '[{"role":"user","content":"In one word: {{question}}"}]'
+  - "[INST] {{question}}"
+  - '[{"role": "user", "content": {{question}}}]'
+  - '[{"role": "user", "content": [{"type": "text", "text": "{{question}}"}]}]'
+  - {raw: "[INST] {{question}}", label: same}
+providers:
+  - openai:gpt-4o-mini
+  - {id: "openai:gpt-4o-mini", label: again}
+tests: [{vars: {question: 'Is "this" quoted?'}, assert: [{type: contains, value: x}]}]
+"""
+
+
+def test_chats_are_sent_as_messages_and_what_is_no_chat_is_named(empty_project: Project) -> None:
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "{{question}}"}]
+    empty_project.write({"config.yaml": CHATS, "chat.json": json.dumps(chat), "chat.yaml": yaml.safe_dump(chat[1:])})
+    done = empty_project.inside("init", "--from", "config.yaml", check=0)
+    left = [line.split("left out: ")[1] for line in done.stderr.splitlines() if "left out: " in line]
+    expected = "expected a list of messages, each with a role and a content that is text"
+    assert [line.replace("...", "") for line in left[:1]] == ["prompts[1].config"]
+    assert left[1].startswith("prompts[4]: ")
+    assert f"no JSON until its variables are filled in; {expected}" in left[1]
+    assert left[2].startswith("prompts[5]: ")
+    assert expected in left[2]
+    assert left[3:] == [
+        "prompts: 'same' has the same text as prompt_4",
+        "providers[1].label",
+        "providers[1]: the same model and settings as those of another provider",
+    ]
+    sweep = yaml.safe_load((empty_project.folder / "sweep.yaml").read_text("utf-8"))
+    (grid,) = sweep["vary"]["answer"]
+    assert [name.rpartition("/")[2] for name in grid["prompt"]] == [
+        "Two_roles.json",
+        "chat.json",
+        "prompt_3.json",
+        "prompt_4.txt",
+    ]
+    with model_provider() as provider:
+        env = {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": f"{provider.url}/v1"}
+        empty_project.wtb("run", "sweep.yaml", "--quiet", env=env, check=0)
+    assert empty_project.query("SELECT count(*) FROM cells WHERE status = 'succeeded'") == [(4,)]
+    shown = [
+        empty_project.inside("show", str(id), "--calls", "--format", "json", check=0).stdout
+        for (id,) in empty_project.query("SELECT id FROM executions")
+    ]
+    calls = "".join(shown)
+    assert calls.count("Be brief.") == 1
+    assert "{{question}}" not in calls
+    assert calls.count("quoted?") >= 4

@@ -46,7 +46,8 @@ FROM_FILE = '{"flow:mentions": {words: file://words.txt}}'
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     project = Project(tmp_path)
-    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "again.yaml": AGAIN, "words.txt": "blue green", "wtb.toml": ""})
+    project.write({"flow.py": FLOW, "sweep.yaml": SWEEP, "again.yaml": AGAIN})
+    project.write({"words.txt": "blue green", "wtb.toml": ""})
     project.inside("run", "sweep.yaml", "--quiet", check=0)
     return project
 

@@ -11,6 +11,7 @@ from wtb.core.errors import InputError
 from wtb.planning.importing import inspect_tasks
 from wtb.planning.importing.promptfoo import VARIABLE, Imported, import_promptfoo
 from wtb.planning.importing.promptfoo_assertions import FIELD, Grader, grader_of
+from wtb.planning.importing.promptfoo_files import chat_of
 from wtb.planning.importing.promptfoo_providers import Provider, grids
 
 _SWEEP = """workflow: workflow:wf
@@ -41,9 +42,13 @@ def written(value) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
+def filled(prompt: str, state) -> str:
+    return VARIABLE.sub(lambda found: written(state.get(found[1])), prompt)
+
+%(chat)s
 @wf.node
 def answer(state, *, prompt: str = "%(first)s"%(parameters)s):
-    return {"%(field)s": ask(VARIABLE.sub(lambda found: written(state.get(found[1])), prompt)%(given)s)}
+    return {"%(field)s": ask(%(filled)s(prompt, state)%(given)s)}
 
 
 wf.entry(answer)
@@ -60,11 +65,22 @@ def client(protocol: str):
     return OpenAI()
 
 
-def ask(prompt: str, model: str, **settings) -> str:
+def ask(prompt: %(prompt)s, model: str, **settings) -> str:
     given = {name: value for name, value in settings.items() if value is not None}
     return complete(client(PROTOCOLS[model]), prompt, model=model, **given)'''
-_OWN_ASK = """def ask(prompt: str) -> str:
+_OWN_ASK = """def ask(prompt: %(prompt)s) -> str:
     raise NotImplementedError("call your model here")"""
+
+_CHAT = '''
+def messages(prompt: str, state) -> str | list[dict[str, str]]:
+    """A prompt in JSON is a list of messages, with variables in their contents; any other is text."""
+    try:
+        chat = json.loads(prompt)
+    except ValueError:
+        return filled(prompt, state)
+    return [{**one, "content": filled(one["content"], state)} for one in chat]
+
+'''
 
 
 _TASK = '''"""What a task of Inspect asks. Put the call of your model, or your agent, into `ask`."""
@@ -141,23 +157,28 @@ def _of_task(task: inspect_tasks.ImportedTask) -> ImportedProject:
 
 
 def _files(imported: Imported) -> Mapping[str, str]:
-    prompts = {f"imported_prompts/{name}.txt": text for name, text in (imported.prompts or {"prompt_1": ""}).items()}
+    texts = imported.prompts or {"prompt_1": ""}
+    has_chat = any(chat_of(text) for text in texts.values())
+    prompts = {f"imported_prompts/{name}.{'json' if chat_of(text) else 'txt'}": text for name, text in texts.items()}
     varied = grids([f"file://{path}" for path in prompts], imported.providers)
     lines = [f"    - {json.dumps(grid, ensure_ascii=False)}" for grid in varied]
     return {
         "cases.jsonl": "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in imported.cases),
         **prompts,
         "sweep.yaml": _SWEEP % {"grids": "\n".join(lines)},
-        "workflow.py": _workflow(imported.providers),
+        "workflow.py": _workflow(imported.providers, has_chat=has_chat),
     }
 
 
-def _workflow(providers: Sequence[Provider]) -> str:
+def _workflow(providers: Sequence[Provider], *, has_chat: bool) -> str:
     """The code of a workflow that asks models with their settings; without one, what asks is for whoever has it."""
     common = {"field": FIELD, "variable": VARIABLE.pattern, "first": ""}
+    common |= {"chat": _CHAT, "filled": "messages"} if has_chat else {"chat": "", "filled": "filled"}
+    kind = {"prompt": "str | list[dict[str, str]]" if has_chat else "str"}
     if not providers:
         nothing = dict.fromkeys(("of_models", "imports", "own_imports", "protocols", "parameters", "given"), "")
-        return _WORKFLOW % {**common, **nothing, "ask": _OWN_ASK, "to_do": " Put the call of your model into `ask`."}
+        to_do = " Put the call of your model into `ask`."
+        return _WORKFLOW % {**common, **nothing, "ask": _OWN_ASK % kind, "to_do": to_do}
     settings = list(dict.fromkeys(name for provider in providers for name in provider.settings))
     models = {provider.model.model: provider.model.protocol for provider in providers}
     return _WORKFLOW % {
@@ -167,7 +188,7 @@ def _workflow(providers: Sequence[Provider]) -> str:
         "imports": "from functools import cache\n",
         "own_imports": "from wtb.integrations.models import complete\n",
         "protocols": f"PROTOCOLS = {json.dumps(models)}  # of each model\n",
-        "ask": _ASK,
+        "ask": _ASK % kind,
         "parameters": "".join([f", model: str = {json.dumps(next(iter(models)))}", *(f", {s}=None" for s in settings)]),
         "given": "".join([", model", *(f", {name}={name}" for name in settings)]),
     }

@@ -21,7 +21,7 @@ from wtb.planning.importing.promptfoo_assertions import (
     read_assertion,
     text_of,
 )
-from wtb.planning.importing.promptfoo_files import is_file, read_prompts, read_tests, read_value
+from wtb.planning.importing.promptfoo_files import chat_of, is_file, read_prompts, read_tests, read_value
 from wtb.planning.importing.promptfoo_providers import Provider, read_providers
 
 VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -44,7 +44,7 @@ class Imported:
 
     Attributes:
         cases: As of a cases file.
-        prompts: Templates by name, with `{{name}}` for a key of the input.
+        prompts: Templates by name, with `{{name}}` for a key of the input: text, or messages as JSON.
         providers: Models with their settings.
         left_out: What was not brought over, in words, each with its place.
     """
@@ -78,7 +78,7 @@ def import_promptfoo(file: Path, grader: Grader | None = None) -> Imported:
             f"{file}: 'tests' is {describe(data.get('tests'))}; expected a list of tests, or a file of one"
         )
     prompts, common = data.get("prompts"), data.get("defaultTest")
-    made.prompts = _named(_prompts(prompts, folder, made.left_out))
+    made.prompts = _named(_prompts(prompts, folder, made.left_out), made.left_out)
     made.providers = read_providers(data.get("providers", data.get("targets")), made.left_out)
     shared = _Test("defaultTest", common, made.left_out) if isinstance(common, Mapping) else None
     if common is not None and shared is None:
@@ -179,11 +179,12 @@ class _Test:
             left_out += [f"{place}.options.{key}" for key in options]
 
 
-def _named(prompts: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _named(prompts: Iterable[tuple[str, str]], left_out: list[str]) -> dict[str, str]:
     """Texts of prompts by names that files can have, each text once."""
     found: dict[str, str] = {}
     for written, text in prompts:
-        if text in found.values():
+        if same := next((name for name, other in found.items() if other == text), None):
+            left_out.append(f"prompts: {describe(written or text)} has the same text as {same}")
             continue
         name = _NOT_IN_NAMES.sub("_", written).strip("_")[:60] or f"prompt_{len(found) + 1}"
         others = (f"{name}_{number}" for number in itertools.count(2))
@@ -196,21 +197,34 @@ def _prompts(given: object, folder: Path, left_out: list[str]) -> Iterator[tuple
     if not given:
         left_out.append("prompts: nothing")
     elif isinstance(given, Mapping) and not given.keys() & {"raw", "id"}:  # texts or paths, with a label for each
-        left_out += [f"prompts.{text}: {describe(label)}" for text, label in given.items() if not _is_prompt(text)]
-        yield from ((str(label), text) for text, label in given.items() if _is_prompt(text))
+        for text, label in given.items():
+            yield from _of_text(f"prompts.{text}", text, str(label), label, left_out)
     else:
         for number, prompt in enumerate(given if isinstance(given, list) else [given]):
-            text = prompt.get("raw", prompt.get("id")) if isinstance(prompt, Mapping) else prompt
+            place, own = f"prompts[{number}]", prompt if isinstance(prompt, Mapping) else {}
+            text = own.get("raw", own.get("id")) if isinstance(prompt, Mapping) else prompt
+            if text is not None:
+                left_out += [f"{place}.{key}" for key in own if key not in ("raw", "id", "label")]
             if isinstance(text, str) and is_file(text):
-                label = prompt.get("label") if isinstance(prompt, Mapping) else None
-                yield from _of_file(f"prompts[{number}]", text, label, folder, left_out)
-                continue
-            if not _is_prompt(text):
-                left_out.append(f"prompts[{number}]: {describe(prompt if text is None else text)}")
-                continue
-            if isinstance(prompt, Mapping):
-                left_out += [f"prompts[{number}].{key}" for key in prompt if key not in ("raw", "id", "label")]
-            yield str(prompt.get("label") or "") if isinstance(prompt, Mapping) else "", text
+                yield from _of_file(place, text, own.get("label"), folder, left_out)
+            else:
+                yield from _of_text(
+                    place, text, str(own.get("label") or ""), prompt if text is None else text, left_out
+                )
+
+
+def _of_text(place: str, text: object, label: str, written: object, left_out: list[str]) -> Iterator[tuple[str, str]]:
+    try:
+        chat = chat_of(text) if isinstance(text, str) else None
+    except InputError as error:
+        left_out.append(f"{place}: {describe(text)} ({error})")
+        return
+    if chat is not None and not has_template(VARIABLE.sub("", chat)):
+        yield label, chat
+    elif chat is None and _is_prompt(text):
+        yield label, text
+    else:
+        left_out.append(f"{place}: {describe(written)}")
 
 
 def _of_file(place: str, written: str, label: object, folder: Path, left_out: list[str]) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from wtb.planning.case_files import Wrong, loads
 _PREFIX = "file://"
 _TEXTS = (".txt", ".md")
 _DATA = (".yaml", ".yml", ".json")
+_NO_CHAT = "expected a list of messages, each with a role and a content that is text"
 _EXPECTED = re.compile(r"__expected\d*")
 # An assertion in a cell: `contains: yes`, `similar(0.8): a text`, `not-contains: no`, `is-json`; else the whole answer.
 _ASSERTION = re.compile(r"(?P<type>(?:not-)?[a-z][a-z-]*)(?:\((?P<threshold>[0-9.]+)\))?(?::(?P<value>.*))?", re.DOTALL)
@@ -68,11 +70,56 @@ def read_value(written: str, folder: Path) -> Json:
 
 
 def read_prompts(written: str, folder: Path) -> list[str]:
-    """Read the prompts of a text file, which lines of `---` separate. Raises InputError."""
+    """Read the prompts of a text file, which lines of `---` separate, or the messages of a YAML or JSON file.
+
+    Messages are returned as JSON. Raises InputError.
+    """
     path, text = _read(written, folder)
+    if path.suffix in _DATA:
+        value = read_value(written, folder)
+        if not _are_messages(value):
+            raise InputError(f"{path}: {_NO_CHAT}")
+        return [_as_chat(value)]
     if path.suffix not in _TEXTS:
-        raise InputError(f"{path}: expected a .txt or .md file")
+        raise InputError(f"{path}: expected a .txt, .md, .yaml or .json file")
+    if (chat := chat_of(text)) is not None:
+        return [chat]
     return [prompt.strip() for prompt in re.split(r"^---\s*$", text, flags=re.MULTILINE) if prompt.strip()]
+
+
+def chat_of(text: str) -> str | None:
+    """Return a prompt that is a list of messages as JSON; None if it is not JSON.
+
+    Raises:
+        InputError: If it is JSON, or looks like messages, and is no list of messages.
+    """
+    if not text.lstrip().startswith(("[", "{")):
+        return None
+    value: Json | Wrong = loads(text)
+    if isinstance(value, Wrong):
+        if '"role"' in text:
+            raise InputError(f"no JSON until its variables are filled in; {_NO_CHAT}")
+        return None
+    if not _are_messages(value):
+        raise InputError(_NO_CHAT)
+    return _as_chat(value)
+
+
+def _are_messages(value: Json) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(one, dict)
+            and one.keys() == {"role", "content"}
+            and all(isinstance(part, str) for part in one.values())
+            for one in value
+        )
+    )
+
+
+def _as_chat(messages: Json) -> str:
+    return json.dumps(messages, ensure_ascii=False, indent=2)
 
 
 def _read(written: str, folder: Path) -> tuple[Path, str]:

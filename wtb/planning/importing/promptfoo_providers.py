@@ -34,8 +34,11 @@ def read_providers(given: Json, left_out: list[str]) -> list[Provider]:
             continue
         left_out += [f"{place}.{key}" for key in options if key != "config"]
         config = options.get("config") or {}
-        settings = dict(_settings(place, config, left_out))
-        found.append(Provider(model, settings))
+        provider = Provider(model, dict(_settings(place, config, left_out)))
+        if provider in found:
+            left_out.append(f"{place}: the same model and settings as those of another provider")
+        else:
+            found.append(provider)
     return found
 
 
