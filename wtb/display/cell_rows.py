@@ -31,11 +31,12 @@ def cell_row(cell: CellDocument, metrics: Sequence[str], keys: Sequence[str] = (
         metrics: The metrics of the sweep.
         keys: Keys of the final state that are columns, too.
     """
-    combination = cell["combination"]
+    combination, counted = cell["combination"], cell.get("counted", cell["scores"])
     row: dict[str, Any] = {**combination, **{k: v for k, v in labels_of(combination).items() if k not in combination}}
     parts = (
         ("cell", {key: cell[key] for key in _CELL}),
         ("metric", {metric: cell["scores"].get(metric) for metric in metrics}),
+        ("counted", {f"{metric}.counted": counted.get(metric) for metric in metrics}),
         ("spent", {key: cell[key] for key, metric in _SPENT.items() if metric not in metrics}),
         ("state", {key: cell["state"].get(key) for key in keys}),
     )

@@ -288,8 +288,8 @@ def test_files_anchors_and_scenarios_are_brought_over_and_the_rest_is_named(empt
         "defaults",
         "scenarios[0].description",
         "scenarios[1].other",
-        "prompts[1]: 'file://chat.json' (chat.json: expected a list of messages, each with a role and a content that is "
-        "text)",
+        "prompts[1]: 'file://chat.json' (chat.json: expected a list of messages, each with a role and a content that "
+        "is text)",
         "tests[0][0].description",
         "tests[0][0].metadata:k",
         "tests[0][1].assert[0]: its embedding model; embedding_similarity has its own, so look at 'at_least' again",

@@ -402,7 +402,7 @@ def test_16_cells_as_a_data_frame(desk: Desk, tmp_path: Path) -> None:
     )
     frame = pandas.read_csv(tmp_path / "cells.csv")
     assert len(frame) == len(TICKETS) * len(COMBINATIONS)
-    means = frame.assign(contains=frame["contains"].fillna(0)).groupby("answer.model")["contains"].mean()
+    means = frame.groupby("answer.model")["contains.counted"].mean()
     for model in MODELS:
         assert means[model] == pytest.approx(mean([one for one in COMBINATIONS if one[1] == model]))
     assert json.loads(frame["articles"].dropna().iloc[0])

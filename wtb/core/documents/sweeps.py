@@ -223,6 +223,7 @@ class CellDocument(TypedDict):
     status: CellStatus
     state: dict[str, Any]
     scores: dict[str, float | None]  # null where the evaluator failed
+    counted: NotRequired[dict[str, float | None]]  # scores as the matrix counts them; left out if they are the same
     reasons: NotRequired[dict[str, str]]  # of the scores that have one, and why others are null
     comments: NotRequired[list[CellComment]]  # the oldest first; left out if there are none
     execution: str | None

@@ -432,10 +432,11 @@ class SweepHandle(TargetHandle):
         """Return a data frame with a row for each cell. Needs pandas.
 
         Its columns: the varied nodes; the factors, such as `answer.model`, with the labels of levels; `case`,
-        `repeat`, `tags`, `expected`, `status`, `error` and `execution`; the metrics (a failed score is missing); what
-        the cell took as if alone: `latency_s` (seconds), `cost_usd` (not if a metric says the same), `tokens_in` and
-        `tokens_out`; and keys of the final state. A column whose name is taken by one before it is prefixed by its
-        kind: `cell.`, `metric.`, `spent.` or `state.`.
+        `repeat`, `tags`, `expected`, `status`, `error` and `execution`; the metrics (a failed score is missing);
+        `METRIC.counted`, the score that the matrix counts, which a failed cell can have, too; what the cell took as if
+        alone: `latency_s` (seconds), `cost_usd` (not if a metric says the same), `tokens_in` and `tokens_out`; and keys
+        of the final state. A column whose name is taken by one before it is prefixed by its kind: `cell.`, `metric.`,
+        `counted.`, `spent.` or `state.`.
 
         Args:
             state: Keys of the final state to include.

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+from wtb.analysis.scores import Scores
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import StateError
 from wtb.core.failures import Failure, StoredFailure
+from wtb.core.scoring.failure_scores import ENDS, kind_of, results
 from wtb.core.scoring.unknown_costs import is_concerned
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.checkpoints import shown
+from wtb.planning.metric_names import COST
 from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
 from wtb.store.read import queries
+from wtb.store.read.aggregates import cases_without_expected
 from wtb.store.read.costs import unknown_costs
 from wtb.store.rows.results import ListedCell
 
@@ -40,24 +45,65 @@ def cell_documents(
     """
     read = read or value_or_plain
     choices = queries.choices(database, sweep_id)
+    counts = _Counts(database, sweep_id)
     chunk: list[ListedCell] = []
     for row in queries.cell_rows(database, sweep_id, statuses=statuses, case=case, limit=limit):
         chunk.append(row)
         if len(chunk) == 1000:
-            yield from _documents(database, sweep_id, choices, chunk, read)
+            yield from _documents(counts, choices, chunk, read)
             chunk = []
-    yield from _documents(database, sweep_id, choices, chunk, read)
+    yield from _documents(counts, choices, chunk, read)
+
+
+class _Counts:
+    """The scores of cells as the matrix counts them: a failure that is a result has the score that it counts as."""
+
+    def __init__(self, database: Database, sweep_id: str) -> None:
+        self.database, self.sweep_id = database, sweep_id
+        sweep = queries.find_sweep(database, sweep_id)
+        self._results = results(sweep.spec)
+        self._scored = Scores(database, sweep)
+
+    def __call__(self, row: ListedCell, scores: Mapping[str, float | None]) -> dict[str, float | None]:
+        """Return the score of a cell by metric; null if it has a score, or none, that the matrix does not count."""
+        if row.status not in ENDS:
+            return {metric: score if self._counts(row, metric) else None for metric, score in scores.items()}
+        failure = row.failure or {"kind": None, "type": None}
+        if kind_of(row.status, failure["kind"], failure["type"]) not in self._results:
+            return dict.fromkeys(scores)
+        return dict.fromkeys(scores) | {
+            metric: score
+            for metric, score in self._of_failures.items()
+            if self._counts(row, metric) and row.case_number not in self._without_expected.get(metric, ())
+        }
+
+    @cached_property
+    def _of_failures(self) -> Mapping[str, float]:
+        found = {name: self._scored.failure_score(measure) for name, measure in self._scored.measures.items()}
+        return {name: score for name, score in found.items() if score is not None}
+
+    @cached_property
+    def _without_expected(self) -> Mapping[str, frozenset[int]]:
+        names = self._scored.without_expected
+        return {name: frozenset(cases_without_expected(self.database, self.sweep_id, name)) for name in names}
+
+    def _counts(self, row: ListedCell, metric: str) -> bool:
+        is_left_out = any(
+            one.combination == row.combination and row.case_number in one.left_out for one in self._scored.added
+        )
+        is_unknown = metric == COST and row.combination in self._scored.without_cost
+        return not (row.edited or is_left_out or is_unknown)
 
 
 def _documents(
-    database: Database,
-    sweep_id: str,
+    counts: _Counts,
     choices: list[dict[str, str]],
     rows: Sequence[ListedCell],
     read: Callable[[bytes], Any],
 ) -> Iterator[CellDocument]:
     if not rows:
         return
+    database, sweep_id = counts.database, counts.sweep_id
     with database.snapshot():  # nothing is yielded inside: whoever reads on may be another thread
         states = queries.checkpoint_states(database, [row.head_id for row in rows if row.head_id is not None])
         states = {id: shown(state) for id, state in states.items()}
@@ -91,6 +137,8 @@ def _documents(
             "tokens_in": row.tokens_in,
             "tokens_out": row.tokens_out,
         }
+        if (counted := counts(row, scores.get(place, {}))) != scores.get(place, {}):
+            document["counted"] = counted
         if place in reasons:
             document["reasons"] = reasons[place]
         if place in comments:
