@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from wtb.authoring.edges import END
 from wtb.authoring.graph import Routes, is_conditional, reachable, successors
 from wtb.authoring.workflow import Workflow
 from wtb.core.tree.checkpoints import NodeTask
 from wtb.core.tree.grouping import groups, node_runs
+
+_Key = TypeVar("_Key")
 
 
 @dataclass
@@ -26,10 +29,11 @@ class Count:
 
 @dataclass
 class Estimate:
-    """Node runs of one case and repeat, by node, with and without sharing."""
+    """Node runs of one case and repeat, by node, with and without sharing; and those to be done by node and variant."""
 
     executed: dict[str, Count] = field(default_factory=dict)
     unshared: dict[str, Count] = field(default_factory=dict)
+    by_variant: dict[tuple[str, str], Count] = field(default_factory=dict)
 
     def total(self, of: str) -> Count:
         counts = getattr(self, of).values()
@@ -41,6 +45,7 @@ def estimate(workflow: Workflow, choices: Sequence[Mapping[str, str]], *, share:
     """Node runs of one case under these combinations."""
     found = _bounded(workflow, choices) if is_conditional(workflow) else _exact(workflow, choices)
     if not share:
+        found.by_variant = _unshared_by_variant(workflow, choices, found)
         found.executed = found.unshared
     return found
 
@@ -55,8 +60,9 @@ def _exact(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estimate
         following = []
         for head, members in heads:
             grouped = groups(head.next, members, variant)
-            for (task, _), cells in node_runs(tuple(map(NodeTask.of, head.next)), grouped).items():
+            for (task, chosen), cells in node_runs(tuple(map(NodeTask.of, head.next)), grouped).items():
                 _add(total.executed, task.node, 1)
+                _add(total.by_variant, (task.node, chosen), 1)
                 _add(total.unshared, task.node, cells)
             after = routes.after(head.next, head.arrived, None)
             if after.next:
@@ -85,10 +91,14 @@ def _bounded(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estima
     total = Estimate()
     for node in workflow.nodes:
         required = END not in reachable(_without(after, node), [n for n in workflow.entries if n != node])
-        least = len({variant(cell, node) for cell in cells}) if required else 0
+        variants = list(dict.fromkeys(variant(cell, node) for cell in cells))
+        least = len(variants) if required else 0
         before = [n for n in workflow.nodes if n == node or min(depths[n]) < max(depths[node])]
-        most = len({tuple(variant(cell, n) for n in before) for cell in cells})
-        visits = len(depths[node])
+        ways = {tuple(variant(cell, n) for n in before): variant(cell, node) for cell in cells}
+        most, visits = len(ways), len(depths[node])
+        for name in variants:
+            often = sum(chosen == name for chosen in ways.values()) * visits
+            total.by_variant[node, name] = Count(int(required), None if node in endless else often)
         total.executed[node] = Count(least, None if node in endless else most * visits)
         alone = len(choices) if required else 0
         total.unshared[node] = Count(alone, None if node in endless else len(choices) * visits)
@@ -116,7 +126,22 @@ def _variant_of(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Cal
     return lambda cell, node: choices[cell].get(node, workflow.nodes[node].default)
 
 
-def _add(counts: dict[str, Count], node: str, number: int) -> None:
-    count = counts.setdefault(node, Count())
+def _unshared_by_variant(
+    workflow: Workflow, choices: Sequence[Mapping[str, str]], found: Estimate
+) -> dict[tuple[str, str], Count]:
+    """Return the node runs by node and variant if nothing is shared: each cell has the same number of its own."""
+    variant, cells = _variant_of(workflow, choices), max(1, len(choices))
+    counts: dict[tuple[str, str], Count] = {}
+    for node, count in found.unshared.items():
+        high = None if count.high is None else count.high // cells
+        for cell in range(len(choices)):
+            one = counts.setdefault((node, variant(cell, node)), Count())
+            one.low += count.low // cells
+            one.high = None if one.high is None or high is None else one.high + high
+    return counts
+
+
+def _add(counts: dict[_Key, Count], key: _Key, number: int) -> None:
+    count = counts.setdefault(key, Count())
     count.low += number
     count.high = None if count.high is None else count.high + number

@@ -91,6 +91,19 @@ class LastSweepDocument(TypedDict):
     next_step: str
 
 
+class PlannedPrice(TypedDict):
+    """What the node runs will cost, by what those of the same nodes and variants in earlier sweeps have cost.
+
+    usd: At least and at most; null if it is not known. node_runs, sweeps: what it is measured by. because: why it is
+    not known, or null.
+    """
+
+    usd: list[float | None] | None
+    node_runs: int
+    sweeps: int
+    because: str | None
+
+
 class PlannedFactor(TypedDict):
     """A parameter of a node that is varied. `levels`: their labels. `is_nested`: some variants do not have it."""
 
@@ -126,6 +139,7 @@ class PlanDocument(TypedDict):
     code: NotRequired[PlannedCode]
     unknown_costs: NotRequired[list[UnknownCost]]  # of the pilot, else of the last sweep of the workflow
     warnings: NotRequired[list[str]]
+    price: NotRequired[PlannedPrice]  # without a pilot
     pilot: NotRequired[PilotDocument]
     last_sweep: NotRequired[LastSweepDocument]  # if it has ended, and no combination is clearly the best
 

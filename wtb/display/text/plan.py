@@ -12,6 +12,7 @@ from wtb.core.documents.plan import (
     PlanDocument,
     PlannedCode,
     PlannedFactor,
+    PlannedPrice,
 )
 from wtb.core.factors.factors import factors_of
 from wtb.core.factors.level_names import split_name
@@ -140,7 +141,8 @@ def render(planned: PlanDocument, width: int = 80) -> str:
     sharing = "The path depends on the state, so node runs can only be bounded before they are done."
     if high is not None and low == high and most:
         sharing = f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."
-    parts.append("".join(f"{line}\n" for line in wrapped(sharing, width)))
+    sentences = [sharing, *([_price(planned["price"])] if "price" in planned else [])]
+    parts.append("".join(f"{line}\n" for sentence in sentences for line in wrapped(sentence, width)))
     if "notes" in planned:
         parts.append("".join(f"{line}\n" for note in planned["notes"] for line in wrapped(f"Note: {note}.", width)))
     if sentences := [*map(margin_in_words, planned["margins"]), *_last_sweep(planned)]:
@@ -153,6 +155,19 @@ def render(planned: PlanDocument, width: int = 80) -> str:
         lines = [line for text in warnings for line in wrapped(f"Warning: {text}.", width)]
         parts.append("".join(f"{line}\n" for line in lines))
     return "\n".join(parts)
+
+
+def _price(price: PlannedPrice) -> str:
+    """Write what the plan will cost, and by what that is measured; or why it is not known."""
+    if price["usd"] is None:
+        return printable(f"Price: not known, because {price['because']}; `--pilot N` measures it.")
+    low, high = price["usd"]
+    assert low is not None
+    much = f"at least {money(low)}" if high is None else f"{money(low)} - {money(high)}"
+    if high is not None and money(low) == money(high):
+        much = money(low)
+    measured = f"{plural(price['node_runs'], 'node run')} of {plural(price['sweeps'], 'earlier sweep')}"
+    return f"Price: about {much}, by what {measured} cost, without retries and evaluators."
 
 
 def _last_sweep(planned: PlanDocument) -> list[str]:

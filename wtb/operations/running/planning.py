@@ -15,6 +15,7 @@ from wtb.display.matrix.sentences import next_step
 from wtb.display.text.plan import document
 from wtb.execution.runtime.sweep_run import Ended
 from wtb.operations.context import Context
+from wtb.operations.growth.measured_prices import planned_price
 from wtb.operations.running.local import ShowProgress, run
 from wtb.operations.running.pilot import pilot_document, pilot_of
 from wtb.planning.estimate import estimate
@@ -75,6 +76,8 @@ def plan(
     if database is not None and (last := _last_sweep(database, prepared)) is not None:
         planned["last_sweep"] = last
     if ran is None:
+        times = prepared.cases * prepared.bound.spec.repeats
+        planned["price"] = planned_price(database, prepared.bound.workflow.name, runs, times)
         _warn(planned, prepared, [] if database is None else _last_unknown_costs(database, prepared))
         return Planned(planned)
     counts = queries.cell_counts(context.database, ran.sweep.id)

@@ -324,6 +324,35 @@ def _sums(
     return [one for one in summed if one.figures["usd"] is not None]
 
 
+class MeasuredUsd(NamedTuple):
+    """What accepted node runs of a variant have cost in a sweep."""
+
+    sweep_id: str
+    node: str
+    variant: str
+    node_runs: int
+    usd: float
+
+
+def recent_sweeps(database: Database, workflow: str, limit: int) -> list[str]:
+    """Return the ids of the newest sweeps of a workflow, by its name, without copies of others."""
+    is_copy = sweeps.c.spec["copied_from"].as_string().is_not(None)
+    query = sa.select(sweeps.c.id).select_from(_SWEEPS)
+    query = query.where(workflows.c.name == workflow, is_visible, ~is_copy, *in_scope(database, sweeps))
+    return [id for (id,) in database.tuples(query.order_by(sweeps.c.created_at.desc()).limit(limit))]
+
+
+def measured_usd(database: Database, sweep_ids: Sequence[str]) -> list[MeasuredUsd]:
+    """Return what the accepted node runs of sweeps have cost, by sweep, node and variant."""
+    by = node_runs.c.sweep_id, node_runs.c.node, node_runs.c.variant
+    query = (
+        sa.select(*by, sa.func.count(), sa.func.sum(node_runs.c.usd))
+        .where(node_runs.c.sweep_id.in_(list(sweep_ids)), node_runs.c.status == "succeeded")
+        .group_by(*by)
+    )
+    return [MeasuredUsd(id, node, variant, int(n), float(usd)) for id, node, variant, n, usd in database.tuples(query)]
+
+
 def mean_usd_by_node(database: Database, sweep_id: str, original_id: str | None = None) -> dict[str, float]:
     """Return the mean cost of the accepted node runs of a sweep, by node; nodes that did not run are left out.
 
