@@ -74,7 +74,7 @@ def test_what_is_unknown_does_not_hold_and_says_why() -> None:
     assert found["holds"] is None
     assert "nothing is scored by 'other'" in found["because"]
     assert not all_hold([found])
-    assert lines([found])[0].startswith("GATE FAILED: other.mean > 0: unknown, because nothing is")
+    assert lines([found])[0].startswith("gate cannot be decided: other.mean > 0: nothing is")
 
 
 def test_a_name_means_the_chosen_combination_then_the_only_then_the_best_one() -> None:

@@ -150,7 +150,7 @@ def test_figures_of_the_recommended_combination_stand_beside_it() -> None:
         ([True], "good", "The gate holds.", "Recommended"),
         ([True, True], "good", "Both gates hold.", "Recommended"),
         ([True, False], "bad", "Do not ship: 1 gate of 2 failed.", "Leading candidate"),
-        ([True, None], "open", "Not decided: 1 gate of 2 cannot be told.", "Recommended"),
+        ([True, None], "open", "Not decided: 1 gate of 2 cannot be decided.", "Recommended"),
         ([False, None], "bad", "Do not ship: 1 gate of 2 failed.", "Leading candidate"),
     ],
 )

@@ -368,4 +368,4 @@ def _why(gate: GateDocument) -> str:
 
     values = [f"{name} is {value:g}" for name, value in gate["values"].items() if value is not None]
     because = printable("; ".join([*values, *([gate["because"]] if gate["because"] else [])]))
-    return because if gate["holds"] is False else f"unknown: {because}"
+    return because if gate["holds"] is False else f"cannot be decided: {because}"

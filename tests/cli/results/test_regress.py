@@ -78,10 +78,17 @@ def test_gates_that_do_not_hold_are_named_and_end_with_1(small: Project) -> None
     done = small.inside("run", "gated.yaml", "-q", check=1)
     assert "gate holds: score.mean >= 3 (3.5)" in done.stdout
     assert "GATE FAILED: score.mean < 3 (3.5)" in done.stdout
-    assert "GATE FAILED: score.x > 1: unknown, because nothing is scored by 'score.x'" in words(done.stdout)
+    assert "gate cannot be decided: score.x > 1: nothing is scored by 'score.x'" in words(done.stdout)
     found = small.inside("matrix", "nightly", "--format", "json", check=0).json
     assert [gate["holds"] for gate in found["gates"]] == [True, False, True, None]
     assert "**GATE FAILED**: score.mean &lt; 3" in small.inside("matrix", "nightly", "--format", "md", check=0).stdout
+    markdown = small.inside("matrix", "nightly", "--format", "md", check=0).stdout
+    assert "**gate cannot be decided**: score.x &gt; 1: nothing is scored by" in markdown
+    junit = small.inside("report", "nightly", "--format", "junit", check=0).stdout
+    assert "score.x &gt; 1: cannot be decided" in junit
+    assert "score.mean &lt; 3: does not hold" in junit
+    compared = small.inside("regress", "gated.yaml", "--baseline", "main", "--format", "md", "-q", check=1).stdout
+    assert "**gate cannot be decided**: score.x" in compared
     assert "does not hold" in small.inside("matrix", "nightly", "--format", "html", check=0).stdout
     small.inside("resume", "nightly", check=1)
     assert "GATE FAILED: score.mean < 3" in small.inside("watch", "nightly", check=1).stderr

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 HOLDS, FAILED, UNCLEAR = "gate holds", "GATE FAILED", "gate unclear"
+UNDECIDED = "gate cannot be decided"
 
 
 def found_in(document: MatrixDocument | ComparisonDocument) -> Sequence[GateDocument]:
@@ -27,9 +28,11 @@ def lines(gates: Iterable[GateDocument]) -> list[str]:
 
 
 def mark(gate: GateDocument) -> str:
-    """Return whether a gate holds, in two words; one that is unknown does not, one on a baseline may be unclear."""
+    """Return whether a gate holds, in words; one on a baseline may be unclear, one without its figures is undecided."""
     if is_unclear(gate):
         return UNCLEAR
+    if gate["holds"] is None:
+        return UNDECIDED
     return HOLDS if gate["holds"] else FAILED
 
 
@@ -41,8 +44,7 @@ def gate_text(gate: GateDocument) -> str:
     else:
         figures = [f"{name} = {_figure(value)}" for name, value in values.items()]
     shown = f" ({', '.join(figures)})" if any(value is not None for value in values.values()) else ""
-    is_unknown = gate["holds"] is None and not is_unclear(gate)
-    because = f"unknown, because {gate['because']}" if is_unknown else gate["because"]
+    because = gate["because"]
     return printable(f"{gate['gate']}{shown}{f': {because}' if because else ''}")
 
 

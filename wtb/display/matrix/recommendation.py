@@ -141,7 +141,7 @@ def _verdict(tones: list[Tone], night: NightDocument | None = None) -> str:
     if failed := tones.count("bad"):
         return f"Do not ship: {plural(failed, 'gate')} of {len(tones):,} failed."
     if unclear := tones.count("open"):
-        return f"Not decided: {plural(unclear, 'gate')} of {len(tones):,} cannot be told."
+        return f"Not decided: {plural(unclear, 'gate')} of {len(tones):,} cannot be decided."
     return {1: "The gate holds.", 2: "Both gates hold."}.get(len(tones), f"All {len(tones):,} gates hold.")
 
 

@@ -40,7 +40,7 @@ def render(document: EvidenceDocument) -> str:
             ElementTree.SubElement(case, "skipped", message=_text(f"unclear: {gate['because']}"))
         elif not gate["holds"]:
             failures += 1
-            verdict = "cannot tell" if gate["holds"] is None else "does not hold"
+            verdict = "cannot be decided" if gate["holds"] is None else "does not hold"
             values = ", ".join(f"{name} = {_figure(value)}" for name, value in gate["values"].items())
             _fail(case, f"{gate['gate']}: {verdict}", "gate", "\n".join(filter(None, [values, gate["because"]])))
     lacking: dict[int, list[Unscored]] = {}
@@ -92,7 +92,7 @@ def comparison(document: ComparisonDocument, *, strict: bool = False) -> str:
     for gate in gates.found_in(document):
         case = ElementTree.SubElement(suite, "testcase", classname="gates", name=_text(gate["gate"]), time="0")
         if not passes(gate, strict=strict):
-            _fail(case, gates.gate_text(gate), "gate", gate["because"] or "")
+            _fail(case, f"{gates.mark(gate)}: {gates.gate_text(gate)}", "gate", gate["because"] or "")
         elif is_unclear(gate):
             ElementTree.SubElement(case, "skipped", message=_text(gates.gate_text(gate)))
     counts = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}

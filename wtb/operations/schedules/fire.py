@@ -26,6 +26,7 @@ from wtb.analysis.nightly.series import compare_night
 from wtb.config.webhooks import NotificationError, page_url, send
 from wtb.core.cron import BAD
 from wtb.core.documents.comparison import ComparedCell, ComparisonDocument
+from wtb.core.documents.matrix import GateDocument
 from wtb.core.errors import ConflictError, InputError, StoreError, WTBError
 from wtb.core.providers.faults import is_waiting
 from wtb.core.serialization.plain_json import iso
@@ -210,6 +211,10 @@ def _was_bad(database: Database, fire: Fire) -> bool:
     return last.verdict in BAD
 
 
+def _outcome(gate: GateDocument) -> str:
+    return "gate cannot be decided" if gate["holds"] is None else "gate failed"
+
+
 def _judged(database: Database, fire: Fire, sweep: SweepRow) -> Judgement:
     """Return what came of a fire whose sweep has ended."""
     if sweep.status == "paused" and is_waiting(sweep.reason):
@@ -221,7 +226,7 @@ def _judged(database: Database, fire: Fire, sweep: SweepRow) -> Judgement:
         return Judgement("failed", [f"its sweep was {sweep.status}{reason}"])
     matrix = judged(database, sweep)
     cells = matrix["cells"]
-    wrong = [f"gate failed: {gate_text(gate)}" for gate in matrix["gates"] if not passes(gate)]
+    wrong = [f"{_outcome(gate)}: {gate_text(gate)}" for gate in matrix["gates"] if not passes(gate)]
     if failed := cells["failed"] + cells["set_aside"] - matrix["provider"]["lost"]:
         wrong.append(f"{failed:,} of {cells['total']:,} cells failed")
     try:

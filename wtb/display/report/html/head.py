@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from wtb.core.documents.report import EvidenceDocument
 
 
-_HOLDS = {True: ("✓", "holds", "good"), False: ("✗", "does not hold", "bad"), None: ("?", "cannot tell", "unsure")}
+_HOLDS = {
+    True: ("✓", "holds", "good"),
+    False: ("✗", "does not hold", "bad"),
+    None: ("?", "cannot be decided", "unsure"),
+}
 _UNCLEAR = ("?", "is unclear", "unsure")
 
 
