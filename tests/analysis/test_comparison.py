@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.bench import in_memory, make_bench
 from wtb import evaluator
+from wtb.analysis.comparison.changes import setting_changes
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.gates import all_hold, judged
 from wtb.authoring.edges import END
@@ -333,3 +334,8 @@ def test_a_session_goes_with_its_baselines(sweep: Make, database: Database) -> N
     assert find_sweep(database, row.id).session == "ann"
     deletion.delete_session(database, session.id, may_live=lambda owner, expired: False)
     assert baselines.baseline_rows(database) == []
+
+
+def test_who_submitted_a_sweep_is_no_setting_of_it() -> None:
+    before, after = ({"repeats": number, "submitted_by": name} for number, name in ((1, "ann"), (2, "bob")))
+    assert setting_changes(before, after) == [{"key": "repeats", "before": 1, "after": 2}]

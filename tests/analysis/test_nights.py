@@ -107,7 +107,7 @@ def test_a_slide_a_step_and_tonight_are_told_apart() -> None:
             [0.9, 0.8, 0.8],
             "f1: night 2 of a fall: 0.9 -> 0.8 against 2026-11-01 (fixed reference), p < 0.001",
         ),
-        ([0.9, 0.9, 0.8], "f1: fell tonight: 0.9 -> 0.8 against 2026-11-01 (fixed reference), p < 0.001"),
+        ([0.9, 0.9, 0.8], "f1: fell in this run: 0.9 -> 0.8 against 2026-11-01 (fixed reference), p < 0.001"),
     ],
 )
 def test_the_alert_says_what_the_nights_look_like(means: list[float], sentence: str) -> None:

@@ -532,8 +532,10 @@ def test_a_regression_and_the_recovery_from_it_are_told_and_nothing_else(
     assert headers["Authorization"].startswith("Basic ")
     assert (recovered["verdict"], recovered["sweep"]) == ("same", again.sweep_id)
     assert recovered["text"] == "nightly recovered: same"
-    assert message["text"].startswith("nightly worse than the last good run: score: fell tonight: 4.5 ")
+    assert message["text"].startswith("nightly worse than the last good run: score: fell in this run: 4.5 ")
     assert message["text"].endswith("; first differs at A; cronflow:A changed")
+    (code,) = message["changed"]["code"]
+    assert (code["node"], code["causes"], message["changed"]["files"]) == ("A", ["cronflow:A changed"], [])
     assert message["url"] == f"https://bench.example.org/compare/{message['baseline']}/{row.sweep_id}"
     assert message["because"][-2:] == row.why[-2:]
     assert good.notified_at is None

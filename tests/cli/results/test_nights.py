@@ -127,7 +127,7 @@ def test_nights_without_a_change_are_not_alarmed_and_a_fall_of_one_night_alone_i
     before = found["series"]["level"]
     assert before < 0.001
     down = nightly.inside(*REGRESS, "--format", "json", check=1, env=_env(7, 0.65)).json
-    assert down["because"][0].startswith("right: fell tonight: 0.")
+    assert down["because"][0].startswith("right: fell in this run: 0.")
     # New code is a question of its own, at 5%, as in a pull request.
     nightly.write({"nightly.py": FLOW.replace('return {"right"', 'changed = True\n    return {"right"')})
     found = nightly.inside(*REGRESS, "--format", "json", env=_env(8, 0.9)).json

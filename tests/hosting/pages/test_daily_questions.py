@@ -342,7 +342,7 @@ def test_13_why_the_last_night_is_worse(desk: Desk, nights: list[str]) -> None:
     page, walk = opened(desk, f"/sweeps/{nights[1]}"), desk.walk()
     right = mean([("cited", "medium", 0)])
     card = words(page.get_by_role("region", name="The decision"))
-    assert f"fell tonight: {right:.3f} ->" in card
+    assert f"fell in this run: {right:.3f} ->" in card
     assert "first differs at retrieve; search:words changed" in card
     walk.click(page.get_by_role("link", name="Compare with the baseline"))
     page.get_by_text("search:words").wait_for()

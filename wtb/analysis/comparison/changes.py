@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TOOLS = "environment.tools."  # of those that no server was asked for, only what nodes called is known
 _NOT_SETTINGS = (
     *("sweep", "cases", "folder", "baseline_row", "session", "added_rows", "extensions", "copied_from"),
-    *("code", "evaluators"),
+    *("code", "evaluators", "submitted_by"),
 )
 PARAMETERS = "parameters changed"  # the cause, where only parameters of a variant did
 Codes = tuple["StoredCode | None", "StoredCode | None"]

@@ -74,8 +74,8 @@ def compare_night(
     document["because"] = [*series["because"], *compared["because"]]
     if not series["alarm"] and compared["verdict"] != WORSE and _fell_alone(compared):
         document["because"].append(
-            f"the fall is not enough for one of many nights: nights without new code share an error of 5% over any "
-            f"{NIGHTS}, so tonight takes p < {line.level:.4f} against the baseline, or a fall of several nights"
+            f"this fall could be chance: a false alarm is to come in at most 5% of any {NIGHTS} nights without new "
+            f"code, so a single night needs p < {line.level:.4f} against the baseline, or several nights have to fall"
         )
     return document
 

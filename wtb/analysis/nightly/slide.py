@@ -71,4 +71,4 @@ def alert(metric: str, better: str, test: NightTest, trend: Trend, since: str) -
     if trend.kind == "step":
         fall = "fall" if better == "higher" else "rise"
         return f"{metric}: night {trend.nights} of a {fall}: {ends} against {since} {reference}"
-    return f"{metric}: {direction(better, worse=True)} tonight: {ends} against {since} {reference}"
+    return f"{metric}: {direction(better, worse=True)} in this run: {ends} against {since} {reference}"

@@ -25,7 +25,7 @@ from wtb.analysis.nightly.gathering import line_of_fire
 from wtb.analysis.nightly.series import compare_night
 from wtb.config.webhooks import NotificationError, page_url, send
 from wtb.core.cron import BAD
-from wtb.core.documents.comparison import ComparedCell, ComparisonDocument
+from wtb.core.documents.comparison import CodeChange, ComparedCell, ComparisonDocument, FileChange
 from wtb.core.documents.matrix import GateDocument
 from wtb.core.errors import ConflictError, InputError, StoreError, WTBError
 from wtb.core.providers.faults import is_waiting
@@ -300,6 +300,8 @@ class Notification(TypedDict):
         text: What happened and why, in one paragraph.
         url: The page of the comparison, or else of the sweep; None if WTB_PAGES_URL is not set.
         cells: Those that got worse, at most CELLS_NAMED.
+        changed: What was changed since the sweep that it was compared with: variants whose code differs, with the
+            causes, and the lines that differ in files which parameters name.
     """
 
     text: str
@@ -311,9 +313,22 @@ class Notification(TypedDict):
     sweep: str | None
     baseline: str | None
     cells: list[ComparedCell]
+    changed: ChangedCode
+
+
+class ChangedCode(TypedDict):
+    """The code and files of a comparison that differ."""
+
+    code: list[CodeChange]
+    files: list[FileChange]
 
 
 def _message(database: Database, fire: Fire) -> Notification:
+    compared = _compared_again(database, fire)
+    worse = [] if compared is None else [one for one in compared["cells"] if one["what"] in ("failed", "worse")]
+    changed: ChangedCode = {"code": [], "files": []}
+    if compared is not None:
+        changed = {"code": compared["changed"]["code"], "files": compared["changed"].get("files", [])}
     return {
         "text": _text(fire),
         "url": _page(fire),
@@ -323,7 +338,8 @@ def _message(database: Database, fire: Fire) -> Notification:
         "because": list(fire.why or ()),
         "sweep": fire.sweep_id,
         "baseline": fire.baseline_id,
-        "cells": _worse_cells(database, fire),
+        "cells": worse[:CELLS_NAMED],
+        "changed": changed,
     }
 
 
@@ -340,12 +356,11 @@ def _page(fire: Fire) -> str | None:
     return page_url("compare", fire.baseline_id, fire.sweep_id)
 
 
-def _worse_cells(database: Database, fire: Fire) -> list[ComparedCell]:
+def _compared_again(database: Database, fire: Fire) -> ComparisonDocument | None:
     if fire.baseline_id is None or fire.sweep_status is None:
-        return []
+        return None
     try:
         before, after = (queries.find_sweep(database, id) for id in (fire.baseline_id, fire.sweep))
     except InputError:  # the baseline was deleted meanwhile
-        return []
-    cells = _compared(database, fire, before, after)["cells"]
-    return [cell for cell in cells if cell["what"] in ("failed", "worse")][:CELLS_NAMED]
+        return None
+    return _compared(database, fire, before, after)
