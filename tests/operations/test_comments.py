@@ -191,3 +191,20 @@ def test_a_report_written_from_python_has_outputs_reasons_and_comments(sweep: Sw
     assert 'id="views-data"' in text
     assert "seen in the report" in text
     assert "one loud is not plain" in text
+
+
+def test_the_number_of_a_comment_is_never_used_again(sweep: SweepHandle) -> None:
+    first = sweep.add_comment("q1", "one")["number"]
+    second = sweep.add_comment("q1", "two")["number"]
+    sweep.delete_comment(second)
+    third = sweep.add_comment("long", "three")["number"]
+    assert (first, second, third) == (1, 2, 3)
+    sweep.delete_comment(first)
+    sweep.delete_comment(third)
+    assert sweep.add_comment("q1", "four")["number"] == 4
+    erase(Context(sweep.database), "q1", sweep=sweep.id)
+    assert sweep.add_comment("long", "five")["number"] == 5
+    copied = sweep.extend(new_name="copied", repeats=3).sweep
+    sweep.delete_comment(5)
+    assert sweep.add_comment("long", "six")["number"] == 6
+    assert add_comment(Context(sweep.database), copied, "long", "of the copy")["number"] == 6

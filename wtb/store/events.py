@@ -12,6 +12,8 @@ from wtb.core.values import Json
 from wtb.store.log import insert_events
 from wtb.store.rows.executions import OfExecution
 from wtb.store.rows.sweeps import NewEvent, Subject, SweepRow
+from wtb.store.tables.schema import comments, events
+from wtb.store.tables.sweeps import ALERTING
 
 
 def subject(session_id: str | None, sweep_id: str, execution_id: str | None = None) -> Subject:
@@ -49,6 +51,19 @@ def add_event(
 ) -> None:
     """Append an event, described as for `event_row`, within a transaction."""
     insert_events(connection, [event_row(about, kind, data, severity)])
+
+
+def last_comment_number(connection: sa.Connection, sweep_id: str) -> int:
+    """Return the highest number that a comment of a sweep has or had; 0 if there was none.
+
+    Numbers of comments that were deleted, or were on cases that were erased, are in events about the sweep, which an
+    index has.
+    """
+    present = connection.scalar(sa.select(sa.func.max(comments.c.number)).where(comments.c.sweep_id == sweep_id))
+    gone = sa.select(events.c.data["number"].as_integer(), events.c.data["comments"].as_integer()).where(
+        events.c.sweep_id == sweep_id, events.c.kind.in_(("comment.deleted", "case.erased")), sa.text(f"({ALERTING})")
+    )
+    return max([present or 0, *(number or 0 for row in connection.execute(gone) for number in row)])
 
 
 def add_execution_event(connection: sa.Connection, execution: OfExecution, kind: str, **data: Any) -> None:

@@ -12,7 +12,7 @@ from wtb.core.errors import ConflictError, NotFound
 from wtb.core.serialization.plain_json import iso
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
-from wtb.store.events import add_event, subject
+from wtb.store.events import add_event, last_comment_number, subject
 from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.rows.results import ListedComment
 from wtb.store.tables.schema import cases, cells, comments
@@ -52,7 +52,7 @@ def comments_by_place(
 
 
 def write_comment(database: Database, sweep_id: str, cell: CommentedCell, *, by: str, text: str) -> ListedComment:
-    """Add a comment to a cell, with its event.
+    """Add a comment to a cell, with its event. A number is never used again.
 
     Raises:
         ConflictError: If the sweep is being deleted, or has no such cell any more.
@@ -66,8 +66,7 @@ def write_comment(database: Database, sweep_id: str, cell: CommentedCell, *, by:
         execution = connection.execute(sa.select(cells.c.execution_id).where(*same)).first()
         if execution is None:
             raise ConflictError(f"the cell of case {cell.case!r} was removed from sweep {sweep_id} meanwhile")
-        last = connection.scalar(sa.select(sa.func.max(comments.c.number)).where(comments.c.sweep_id == sweep_id))
-        number = (last or 0) + 1
+        number = last_comment_number(connection, sweep_id) + 1
         row = {"sweep_id": sweep_id, "number": number, **place, "by": by, "text": text}
         insert_rows(connection, comments, [row])
         about = subject(sweep.session_id, sweep_id, execution[0])
@@ -90,13 +89,8 @@ def delete_comment(database: Database, row: ListedComment, *, by: str) -> None:
         if not connection.execute(comments.delete().where(*same, comments.c.at == row.at)).rowcount:
             raise NotFound(f"comment {row.number} of sweep {row.sweep_id} was deleted meanwhile")
         cell = CommentedCell(row.case_number, row.repeat, row.combination, row.case)
-        places = [cells.c.sweep_id == row.sweep_id, *(cells.c[name] == getattr(row, name) for name in _PLACE)]
-        execution = connection.scalar(sa.select(cells.c.execution_id).where(*places))
-        about = subject(sweep.session_id, row.sweep_id, execution)
+        about = subject(sweep.session_id, row.sweep_id)  # of the sweep: it says which numbers are taken
         add_event(connection, about, "comment.deleted", _event_data(row.number, cell, by))
-
-
-_PLACE = ("case_number", "repeat", "combination")
 
 
 def _event_data(number: int, cell: CommentedCell, by: str) -> dict[str, int | str]:

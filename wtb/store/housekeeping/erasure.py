@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError, NotFound, did_you_mean
 from wtb.store.bulk import fetch_records, parts
 from wtb.store.database import Database, Scope, clock
-from wtb.store.events import add_event, of_sweep
+from wtb.store.events import add_event, last_comment_number, of_sweep
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import files as filing
 from wtb.store.housekeeping.looks import forget_case
@@ -148,6 +148,7 @@ def erase_rows(database: Database, found: FoundCase, *, by: str, reason: str | N
         spent = spent_from(connection, lines)
         forget_case(connection, found.project, found.sweep_id, found.number)
         gone = connection.scalar(sa.select(sa.func.count()).select_from(cells).where(_of(cells, found))) or 0
+        last_comment = last_comment_number(connection, found.sweep_id)
         _delete_rows(connection, found, own, lines)
         connection.execute(
             cases.update()
@@ -176,7 +177,14 @@ def erase_rows(database: Database, found: FoundCase, *, by: str, reason: str | N
             connection,
             of_sweep(sweep),
             "case.erased",
-            {"case": found.case, "by": by, "reason": reason, "cells": gone, "executions": len(own)},
+            {
+                "case": found.case,
+                "by": by,
+                "reason": reason,
+                "cells": gone,
+                "executions": len(own),
+                **({"comments": last_comment} if last_comment else {}),  # the last number that is taken
+            },
             "warning",
         )
     return named
