@@ -70,6 +70,27 @@ def changing(project: Project) -> Project:
     return project
 
 
+def test_resume_refuses_another_evaluator_and_names_the_way_out(changing: Project) -> None:
+    changing.inside("run", "part.yaml", check=1)
+    changing.write({"flow.py": FLOW.replace('return result.state["y"] == ', 'return result.state["y"] != ')})
+    refused = changing.inside("resume", "part", "--limits", "node_runs=99", check=2)
+    words = " ".join(refused.said.split())
+    assert "evaluator 'right' has changed since the cells that are there were scored (" in words
+    assert "Score those cells again first with `wtb score" in words
+    assert "--evaluate flow:right`, bring the old code back, or allow the change of code" in words
+    assert changing.query("SELECT count(*) FROM node_runs WHERE status = 'succeeded'") == [(1,)], "nothing ran"
+    changing.inside("score", "part", "--evaluate", "flow:right", check=0)
+    changing.inside("resume", "part", "--limits", "node_runs=99", check=0)
+    assert changing.query("SELECT DISTINCT value FROM scores") == [(0.0,)]
+
+
+def test_resume_takes_another_evaluator_where_that_is_allowed_and_records_it(changing: Project) -> None:
+    changing.inside("run", "part.yaml", check=1)
+    changing.write({"flow.py": FLOW.replace('return result.state["y"] == ', 'return result.state["y"] != ')})
+    changing.inside("resume", "part", "--limits", "node_runs=4", "--allow-code-change", check=1)
+    changing.inside("resume", "part", "--limits", "node_runs=99", check=0)
+
+
 def test_resume_refuses_and_names_what_changed(changing: Project) -> None:
     changing.inside("run", "part.yaml", check=1)
     for file, text, cause in CHANGES.values():

@@ -207,3 +207,21 @@ def test_workers_refuse_no_sweep_for_a_file_that_its_nodes_write(coded: Cluster)
     for sweep in (first, third):
         (spec,) = [spec for (spec,) in coded.query("SELECT spec FROM sweeps WHERE id = :sweep", sweep=sweep)]
         assert spec["code"]["written"] == {"file cache.json": "work"}
+
+
+def test_a_worker_with_another_evaluator_refuses_until_that_is_allowed(coded: Cluster) -> None:
+    folder = elsewhere(coded)
+    write_code(coded, "first", folder)
+    (folder / "judging.py").write_text(JUDGE % "other")
+    scored = {"judging.py": JUDGE % "first", "scored.yaml": SWEEP + 'evaluate: ["judging:judge"]\n'}
+    coded.project.write(scored)
+    wrong = coded.start_worker(concurrency=2, folder=folder, ready=False)
+    coded.start_scheduler()
+    coded.wait_ready()
+    sweep = coded.submit("scored.yaml")
+    refused(coded, sweep, wrong, "its code of the evaluators judge is not what the sweep records")
+    assert coded.cells().keys() <= {"pending", "running"}
+    assert coded.project.log() == []
+    coded.start_worker()
+    coded.ends_well({"succeeded": CELLS})
+    assert {line.split()[2] for line in coded.project.log() if line.startswith("judge")} == {"first"}

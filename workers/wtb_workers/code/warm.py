@@ -13,6 +13,7 @@ from wtb.core.errors import InputError, WTBError
 from wtb.core.ids import new_id
 from wtb.core.serialization.user_modules import bar
 from wtb.core.tree.stored_code import why
+from wtb.core.tree.stored_spec import recorded_evaluators
 from wtb.execution.described_code import DescribedCode, bind_described, describe_code, run_described
 from wtb.execution.engine.executor import CodeExecutor
 from wtb.execution.engine.imports import imports
@@ -64,7 +65,26 @@ def check_recorded(row: SweepRow, bound: Bound, written: WrittenFiles) -> Bound:
             f"its code of {names} is not what the sweep records {causes}: install the same code here and start the "
             f"worker again, or submit the sweep anew"
         )
+    _check_evaluators(row, bound, written)
     return bound.with_recorded(recorded)
+
+
+def _check_evaluators(row: SweepRow, bound: Bound, written: WrittenFiles) -> None:
+    """Check that evaluators are those that the sweep records, so that scores are comparable. Raises Refused."""
+    recorded = recorded_evaluators(row.spec)
+    if recorded is None:
+        return
+    present = bound.evaluator_code
+    known = set(recorded.variants())
+    different = [pair for pair in present.variants() if pair in known and not recorded.has_same(present, *pair)]
+    files = recorded.changed_files(present, different)
+    if different and not (files is not None and written.cover(files)):
+        names = ", ".join(name for _, name in different)
+        causes = why(recorded.code, present.code, different)
+        raise Refused(
+            f"its code of the evaluators {names} is not what the sweep records {causes}: install the same code here "
+            f"and start the worker again, or go on with the new code with `wtb resume {row.id} --allow-code-change`"
+        )
 
 
 @dataclass

@@ -17,7 +17,9 @@ from wtb.planning.binding import Bound
 from wtb.store.rows.sweeps import SweepRow
 
 
-def accept_evaluators(context: Context, sweep: SweepRow, bound: Bound, *, allow: bool) -> RecordedCode | None:
+def accept_evaluators(
+    context: Context, sweep: SweepRow, bound: Bound, *, allow: bool, extends: bool = False
+) -> RecordedCode | None:
     """Check that new cells would be scored as those that are there.
 
     Args:
@@ -25,6 +27,7 @@ def accept_evaluators(context: Context, sweep: SweepRow, bound: Bound, *, allow:
         sweep: Its row.
         bound: Its code as it is now.
         allow: Go on although they have changed.
+        extends: Whether the sweep is extended, which a baseline cannot be.
 
     Returns:
         The evaluators as they are now, if they have changed.
@@ -39,7 +42,7 @@ def accept_evaluators(context: Context, sweep: SweepRow, bound: Bound, *, allow:
     known = [name for name in present.fingerprints[EVALUATORS] if name in recorded.fingerprints[EVALUATORS]]
     changed = [(EVALUATORS, name) for name in known if not recorded.has_same(present, EVALUATORS, name)]
     if changed and not allow:
-        raise _changed_error(sweep, recorded, present, [name for _, name in changed])
+        raise _changed_error(sweep, recorded, present, [name for _, name in changed], extends=extends)
     return present if changed else None
 
 
@@ -54,17 +57,19 @@ def _published(context: Context, sweep: SweepRow) -> RecordedCode:
     return evaluator_code(named)
 
 
-def _changed_error(sweep: SweepRow, recorded: RecordedCode, present: RecordedCode, names: list[str]) -> ConflictError:
+def _changed_error(
+    sweep: SweepRow, recorded: RecordedCode, present: RecordedCode, names: list[str], *, extends: bool
+) -> ConflictError:
     causes = why(recorded.code, present.code, [(EVALUATORS, name) for name in names])
     which = (
         f"evaluator {names[0]!r} has" if len(names) == 1 else f"evaluators {listed_names(list(map(repr, names)))} have"
     )
     commands = listed_names([f"`wtb score {sweep.id} --evaluate {path}`" for path in _paths(sweep, names)])
+    copied = f" (for a baseline `wtb copy {sweep.id} --new-name NAME`, then score and extend the copy)"
     return ConflictError(
         f"sweep {sweep.name} ({sweep.id}): {which} changed since the cells that are there were scored {causes}, so new "
-        f"scores would not be comparable. Score those cells again first with {commands} (for a "
-        f"baseline `wtb copy {sweep.id} --new-name NAME`, then score and extend the copy), bring the old code back, or "
-        f"allow the change of code",
+        f"scores would not be comparable. Score those cells again first with {commands}{copied if extends else ''}, "
+        f"bring the old code back, or allow the change of code",
         argument="allow_code_change",
     )
 

@@ -182,7 +182,7 @@ def extend(
     asked = Asked(cases, columns, repeats, vary, typed, restarts=combination is not None)
     draft = draft_extension(context, sweep, asked, code)
     changed = _check_code(context, draft, allow=allow_code_change)
-    evaluators = accept_evaluators(context, draft.sweep, draft.levels.bound, allow=allow_code_change)
+    evaluators = accept_evaluators(context, draft.sweep, draft.levels.bound, allow=allow_code_change, extends=True)
     if new_name is not None and draft.is_empty:
         raise InputError(
             f"nothing new to add to a copy of sweep {sweep.name} ({sweep.id}): `wtb copy` copies it as it is",

@@ -14,7 +14,7 @@ from wtb.config.yaml_reader import Located
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.providers.faults import is_waiting
-from wtb.core.tree.stored_spec import Limits
+from wtb.core.tree.stored_spec import Limits, stored_evaluators
 from wtb.core.values import Value
 from wtb.display.views.progress import crew
 from wtb.execution.runtime.code_drift import accept_code, accept_tools
@@ -26,6 +26,7 @@ from wtb.operations.control.continuation import RunBy
 from wtb.operations.control.pause_cancel import retry as retry_execution
 from wtb.operations.control.pools import check_no_pool
 from wtb.operations.control.state_edits import check_reach, checked_changes
+from wtb.operations.growth.evaluator_changes import accept_evaluators
 from wtb.operations.payers import check_payer
 from wtb.operations.running.local import Code, Ran, RunHere, ShowProgress, follow, run_fork
 from wtb.operations.running.preparing import check_runs_elsewhere, rebind
@@ -126,8 +127,8 @@ def resume(
 
     Raises:
         InputError: If there is none, or a value or limit does not fit.
-        ConflictError: If it is cancelled, its code or a tool of a server has changed, or others run it and the limits
-            would change.
+        ConflictError: If it is cancelled, its code, an evaluator or a tool of a server has changed, or others run it
+            and the limits would change.
     """
     changed = None if limits is None else read_limits(limits)
     target = find_target(context.database, ref)
@@ -354,14 +355,23 @@ def _run(going: _Going, only: str | None = None) -> Ran:
 
 def _accept(going: _Going, allow: bool) -> None:
     """Record code and tools of servers that are there now. Raises ConflictError where they must not have changed."""
+    evaluators = accept_evaluators(going.context, going.sweep, going.bound, allow=allow)
     accept_code(going.database, going.sweep, going.bound, allow=allow)
     accept_tools(going.database, going.sweep, going.bound, allow=allow)
+    if evaluators is not None:
+        leases.record_evaluators(going.database, going.sweep.id, stored_evaluators(evaluators))
 
 
 def _accept_present_code(going: _Going) -> None:
     """Record the code that is there now, and report what has changed."""
     for node, variant in accept_code(going.database, going.sweep, going.bound, allow=True):
         going.context.report(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
+    evaluators = accept_evaluators(going.context, going.sweep, going.bound, allow=True)
+    if evaluators is not None:
+        leases.record_evaluators(going.database, going.sweep.id, stored_evaluators(evaluators))
+        going.context.report(
+            "evaluators have changed since other cells were scored; `wtb score` scores all cells by the new ones"
+        )
     for tool in accept_tools(going.database, going.sweep, going.bound, allow=True):
         going.context.report(f"a server has changed {tool}; the matrix says so where nodes called it before")
 

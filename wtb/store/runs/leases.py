@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError
 from wtb.core.status import CELL, ENDED_SWEEPS, EXECUTION, OPEN_EXECUTIONS, SWEEP, sources
 from wtb.core.tree.stored_code import RecordedCode, StoredCode, keeping_written
+from wtb.core.tree.stored_spec import StoredEvaluators
 from wtb.store.bulk import fetch_among, fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
@@ -381,6 +382,15 @@ def record_code(
         if spec is not None:
             code = keeping_written(code, spec.get("code"))
             connection.execute(sweeps.update().where(this).values(fingerprints=plain, spec={**spec, "code": code}))
+
+
+def record_evaluators(database: Database, sweep_id: str, evaluators: StoredEvaluators) -> None:
+    """Record the code of the evaluators by which a sweep continues to be scored."""
+    this = sweeps.c.id == sweep_id
+    with database.write() as connection:
+        spec = connection.scalar(sa.select(sweeps.c.spec).where(this).with_for_update())
+        if spec is not None:
+            connection.execute(sweeps.update().where(this).values(spec={**spec, "evaluators": evaluators}))
 
 
 def record_written(database: Database, sweep_id: str, written: Mapping[str, str]) -> None:
