@@ -82,7 +82,7 @@ def test_tools_are_those_that_were_agreed_on() -> None:
         for tool in TOOLS
     }
     assert shown == json.loads(SNAPSHOT.read_text())
-    assert len(TOOLS) <= 16
+    assert len(TOOLS) <= 19
 
 
 def test_tools_call_operations_of_the_registry_and_ask_back_where_those_cost_or_destroy() -> None:
@@ -111,6 +111,9 @@ def test_every_reply_has_the_decision_first_and_fits(place: Place) -> None:
         ("history", {"ref": names["execution"]}),
         ("history", {"ref": names["execution"], "state": True}),
         ("checkpoint", {"ref": names["checkpoint"]}),
+        ("comment", {"ref": names["sweep"]}),
+        ("cases", {"cases": {"headings": ["id", "Question "], "rows": [["a", "Why?"]]}}),
+        ("try", {"evaluator": {"contains": {"field": "answer"}}, "state": {"answer": "It is 42."}, "expected": "42"}),
     ]
     for name, given in asked:
         reply = place.call(name, **given)
@@ -481,3 +484,33 @@ def test_clients_of_both_eras_are_answered(place: Place, mode: Any) -> None:
                 await client.read_resource("file:///etc/passwd")
 
     anyio.run(talk)
+
+
+def test_comments_are_written_and_listed_under_the_name_of_the_caller(place: Place) -> None:
+    sweep = place.mine.names["sweep"]
+    case = place.call("cell", ref=sweep)["document"]["cells"][0]["case"]
+    caller = Caller(limited_to("acme"))
+    made = place.call("comment", caller, ref=sweep, case=case, text="Look at this.")
+    number = made["document"]["number"]
+    assert made["decision"].startswith(f"Comment {number} is on case {case}, row 0")
+    listed = place.call("comment", caller, ref=sweep)["document"]["comments"]
+    assert [(one["number"], one["text"], one["by"]) for one in listed] == [(number, "Look at this.", "mallory")]
+    with pytest.raises(InputError, match="expected the case"):
+        place.call("comment", caller, ref=sweep, text="Of what?")
+    with pytest.raises(InputError, match="there is no"):
+        place.call("comment", Caller(limited_to("zeta")), ref=sweep)
+    with pytest.raises(AccessDenied):
+        place.call("comment", Caller(limited_to("acme", Permission.read)), ref=sweep, case=case, text="No.")
+
+
+def test_cases_and_evaluators_are_tried_before_a_sweep_uses_them(place: Place) -> None:
+    table = {"headings": ["id", "Question "], "rows": [["a", "Why?"], ["a", "How?"]]}
+    read = place.call("cases", cases=table, columns={"question": "Question "})
+    assert "a" in read["decision"]
+    with pytest.raises(InputError, match="cases"):
+        place.call("cases", cases="/etc/passwd")
+    given = {"evaluator": {"contains": {"field": "answer"}}, "state": {"answer": "It is 42."}}
+    assert place.call("try", **given, expected="42")["document"]["scores"][0]["value"] == 1
+    assert place.call("try", **given, expected="43")["document"]["scores"][0]["value"] == 0
+    with pytest.raises(InputError, match="names a file"):
+        place.call("try", evaluator={"contains": {"text": "file://secret.txt"}}, state={"answer": "x"})

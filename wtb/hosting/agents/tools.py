@@ -11,11 +11,13 @@ from urllib.parse import quote
 
 from wtb.core.documents.matrix import MatrixDocument
 from wtb.core.errors import InputError
+from wtb.core.scoring.reasons import MOST_COMMENT
 from wtb.core.status import FINAL_CELLS
 from wtb.core.texts import plural
 from wtb.display.matrix import recommendation
 from wtb.display.matrix.sentences import answers, noise
 from wtb.display.pivot import pivot_text, row_view
+from wtb.display.text.inspect import case_tables, evaluator_previews
 from wtb.display.text.plan import render
 from wtb.display.text.row_comparison import two_rows
 from wtb.hosting.agents.catalog import catalog, in_words
@@ -306,6 +308,30 @@ def _answer(context: Context, arguments: Arguments) -> Found:
     answered = _do(context, "answer", arguments["ref"], arguments.get("action"), **given)
     words = f"Question {answered.approval} is answered: {answered.action}."
     return Found(words, _as_document(answered), {"sweep": f"/sweeps/{answered.sweep}"})
+
+
+def _comment(context: Context, arguments: Arguments) -> Found:
+    ref = arguments["ref"]
+    if "text" not in arguments:
+        document = _do(context, "comment SWEEP", ref, **_given(arguments, "case"))
+        words = f"{plural(len(document['comments']), 'comment')}, the oldest first."
+        return Found(words, document, {"comments": f"{path_to('sweeps', ref)}/comments"})
+    if "case" not in arguments:
+        raise InputError("expected the case whose cell the comment is about", argument="case")
+    made = _do(context, "comment", ref, arguments["case"], arguments["text"], **_given(arguments, "row", "repeat"))
+    words = f"Comment {made['number']} is on case {made['case']}, row {made['row']}, repeat {made['repeat']}."
+    return Found(words, made, {"comments": f"{path_to('sweeps', made['sweep'])}/comments"})
+
+
+def _cases(context: Context, arguments: Arguments) -> Found:
+    document = _do(context, "cases", arguments["cases"], **_given(arguments, "workflow", "sweep", "columns"))
+    return Found(case_tables.render(document, _WIDTH), document, {})
+
+
+def _try(context: Context, arguments: Arguments) -> Found:
+    given = _given(arguments, "expected", "input")
+    document = _do(context, "try", arguments["evaluator"], arguments["state"], **given)
+    return Found(evaluator_previews.preview_in_words(document), document, {})
 
 
 _STOP = "stop_combination"
@@ -605,5 +631,54 @@ TOOLS: Final[tuple[Tool, ...]] = (
         (*_FINDS.values(), "workflow show --published"),
         lambda arguments: _FINDS.get(arguments.get("what", "sweeps"), "list"),
         _find,
+    ),
+    Tool(
+        "comment",
+        "List the comments of people on the cells of a sweep, or with text write one on the cell of a case.",
+        {
+            "ref": _REF,
+            "case": _TEXT,
+            "text": {"type": "string", "maxLength": MOST_COMMENT},
+            "row": {**_NUMBER, "description": "Of text: the number of the combination, as the matrix has it."},
+            "repeat": _NUMBER,
+        },
+        ("ref",),
+        ("comment", "comment SWEEP"),
+        lambda arguments: "comment" if "text" in arguments else "comment SWEEP",
+        _comment,
+    ),
+    Tool(
+        "cases",
+        "Show how a sweep would read cases: which headings of a table are which keys, and what is wrong with them.",
+        {
+            "cases": {
+                "type": ["array", "object"],
+                "description": "A list of cases, or a table: {headings: [...], rows: [[...]]}.",
+            },
+            "workflow": {"type": "string", "maxLength": 200, "description": "A published one, whose inputs they are."},
+            "sweep": {**_REF, "description": "The sweep that they are to be added to, instead of a workflow."},
+            "columns": {"type": "object", "description": "Key to heading, such as {question: 'Question '}."},
+        },
+        ("cases",),
+        ("cases",),
+        lambda _: "cases",
+        _cases,
+    ),
+    Tool(
+        "try",
+        "Score one output with a built-in evaluator before a sweep uses it. Costs nothing; no model is asked.",
+        {
+            "evaluator": {
+                "type": ["string", "object"],
+                "description": "A name, or a name to its options, such as {contains: {field: answer}}.",
+            },
+            "state": {"type": "object", "description": "The output: keys of the state to values."},
+            "expected": {"description": "The expected value of the case."},
+            "input": {"type": "object", "description": "The input of the case."},
+        },
+        ("evaluator", "state"),
+        ("try",),
+        lambda _: "try",
+        _try,
     ),
 )
