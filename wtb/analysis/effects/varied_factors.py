@@ -107,8 +107,8 @@ def _merged_kinds(levels: Mapping[str, Mapping[str, str]], kinds: Mapping[str, s
             values[kinds[variant]].setdefault(name, set()).add(level)
     merged = {kind: [kind] for kind in values}
     pairs = {pair: _telling(values[pair[0]], values[pair[1]]) for pair in itertools.combinations(values, 2)}
-    for (first, second), name in pairs.items():
-        if name is not None:
+    for (first, second), telling in pairs.items():
+        if telling is not None:
             group = [kind for kind in values if kind in merged[first] or kind in merged[second]]
             merged |= dict.fromkeys(group, group)
     for group in list(merged.values()):
