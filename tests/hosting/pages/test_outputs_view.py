@@ -419,18 +419,32 @@ def test_reasons_of_scores_stand_beside_them(site: Site) -> None:
     page.goto(page.url.replace("open=1", ""))
 
 
-def test_cells_that_are_scrolled_to_are_all_drawn(site: Site) -> None:
-    """Drawing is spread over frames; nothing is left out once scrolling ends."""
+def test_cells_show_plain_text_while_they_fly_past_and_are_formatted_then(site: Site) -> None:
+    """Formatting takes ten times as long as a glimpse; nothing is left as one once scrolling ends."""
     page = opened(site, "&rows=0-1-2-3")
-    page.evaluate(
+    page.wait_for_function("!document.querySelector('.outputs .glimpse')")
+    seen = page.evaluate(
         """async () => {
-          const view = document.querySelector(".outputs");
-          for (let step = 0; step < 40; step++) {
+          const view = document.querySelector(".outputs"), seen = [];
+          for (let step = 1; step < 40; step++) {
             view.scrollTop = step * 300;
             view.scrollLeft = (step % 7) * 150;
             await new Promise(requestAnimationFrame);
+            const { top, bottom } = view.getBoundingClientRect();
+            for (const cell of view.querySelectorAll(".cell")) {
+              const box = cell.getBoundingClientRect();
+              const glimpse = cell.querySelector(".glimpse");
+              if (glimpse && box.bottom > top && box.top < bottom) seen.push(glimpse.textContent);
+            }
           }
+          return seen;
         }"""
     )
+    assert any("answers in a `polite` style" in text for text in seen), "text as the model wrote it"
+    assert not any("\u202e" in text or "\x1b" in text for text in seen)
     shown = "[...document.querySelectorAll('.outputs .cell, .outputs .case')]"
-    page.wait_for_function(f"() => {shown}.every((one) => one.querySelector('.figures'))")
+    page.wait_for_function(f"() => {shown}.every((one) => one.querySelector('.markdown'))")
+    assert not page.locator(".outputs .glimpse").count()
+    page.evaluate("document.querySelector('.outputs').scrollTop -= 250")  # one step is no flight
+    page.wait_for_function(f"() => {shown}.every((one) => one.querySelector('.markdown'))")
+
