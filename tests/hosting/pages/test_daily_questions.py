@@ -199,12 +199,22 @@ def test_3_why_cells_failed(desk: Desk) -> None:
     assert f"maximum context length is {helpdesk.ROOM} characters" in shown
     assert "6 × answer RuntimeError" in shown
     assert "the answer was cut off" in shown
-    walk.click(page.get_by_role("link", name="12 failed: show them"))
+    listed = page.get_by_role("list", name="Cases").first
+    assert set(helpdesk.LONG) == set(listed.get_by_role("link").all_inner_texts()), "every ticket, not an example"
+    desk.site.check_readable(page)
+    walk.click(page.get_by_role("link", name="12 failed: show them").last)
     page.get_by_text("2 cases", exact=True).wait_for()
     assert set(helpdesk.LONG) == set(page.locator(".outputs .case b").all_inner_texts())
     columns = page.locator(".outputs .head-cell").all_inner_texts()
     assert columns
     assert all("small" in column for column in columns)
+    page.go_back()
+    ticket = page.get_by_role("list", name="Cases").first.get_by_role("link").first
+    case = ticket.inner_text()
+    ticket.click()
+    page.wait_for_url("**/executions/*")
+    page.get_by_role("heading", level=1).get_by_text(case).wait_for()
+    page.get_by_text("maximum context length").first.wait_for()
 
 
 def test_4_the_worst_case_with_prompt_reply_tokens_and_cost(desk: Desk) -> None:

@@ -447,4 +447,3 @@ def test_cells_show_plain_text_while_they_fly_past_and_are_formatted_then(site: 
     assert not page.locator(".outputs .glimpse").count()
     page.evaluate("document.querySelector('.outputs').scrollTop -= 250")  # one step is no flight
     page.wait_for_function(f"() => {shown}.every((one) => one.querySelector('.markdown'))")
-

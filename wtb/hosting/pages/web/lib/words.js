@@ -174,7 +174,8 @@ export const words = {
         ? `${format(executed)} node runs instead of ${format(unshared)}: ${Math.round(100 * (1 - executed / unshared))}% shared`
         : `${format(executed)} node ${executed === 1 ? "run" : "runs"}`,
     noFailures: "No cell failed.",
-    forExample: "For example",
+    failedCases: "Cases",
+    moreCells: (/** @type {number} */ cells) => `and ${many(cells, "more cell")}`,
     announced: (/** @type {string} */ status, /** @type {number} */ done, /** @type {number} */ total, /** @type {number} */ failed) => `${status}: ${format(done)} of ${format(total)} cells ended${failed ? `, ${format(failed)} failed` : ""}`,
     toOutputs: "Show the outputs",
     noScores: "Nothing is scored so far, so combinations are not compared.",

@@ -92,7 +92,7 @@ export function SweepPage({ parts: [ref] }) {
 function Tab({ tab, sweep, figures, columns, metric, status }) {
   const isReported = OF_REPORT.includes(tab);
   const report = useResource((signal) => (isReported ? get(`/sweeps/${segment(sweep)}/report`, {}, signal) : Promise.resolve(null)), [sweep, isReported]);
-  if (tab === "failures") return html`<${Causes} failures=${status.failures} />`;
+  if (tab === "failures") return html`<${Causes} sweep=${sweep} failures=${status.failures} />`;
   if (tab === "log") return html`<${Log} sweep=${sweep} />`;
   if (isReported) {
     if (!report.data) return html`<${Waiting} resource=${report} />`;
