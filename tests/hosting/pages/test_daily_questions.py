@@ -311,6 +311,38 @@ def test_9_failed_cells_run_again(copy: Project) -> None:
     assert after["cells"]["succeeded"] == before["succeeded"] + 6
 
 
+def test_9_failed_cells_run_again_at_the_press_of_a_button(copy: Project, browser: Browser) -> None:
+    before = copy.inside("status", "helpdesk", "--format", "json", check=0).json["cells"]
+    with served(copy, browser) as site:  # it imports no code
+        page = site.open("/sweeps/helpdesk")
+        page.get_by_text("18 cells failed: wtb retry").wait_for()
+        assert page.get_by_role("button", name="Retry failed").count() == 0
+        site.close()
+    with served(copy, browser, "--run") as site:
+        page = site.open("/sweeps/helpdesk")
+        button = page.get_by_role("button", name="Retry failed")
+        button.wait_for()
+        assert page.get_by_text("wtb retry").count() == 0, "the button does it"
+        site.check_readable(page)
+        page.once("dialog", lambda dialog: dialog.dismiss())
+        button.click()
+        assert copy.inside("status", "helpdesk", "--format", "json", check=0).json["cells"] == before
+        asked: list[str] = []
+        page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
+        button.click()
+        page.get_by_text("12 failed: show them").first.wait_for()
+        page.get_by_role("button", name="Retry failed").wait_for()
+        assert asked[0].startswith("Run 18 cells again")
+        after = copy.inside("status", "helpdesk", "--format", "json", check=0).json["cells"]
+        assert (after["failed"], after["succeeded"]) == (12, before["succeeded"] + 6)
+        reader = copy.inside("token", "create", "reader", "--scope", "read", check=0).stdout.strip()
+        page = site.open("/sweeps/helpdesk", token=reader)
+        page.get_by_text("12 cells failed").first.wait_for()
+        assert page.get_by_role("button", name="Retry failed").count() == 0
+        site.close()
+        assert not site.faults
+
+
 def test_10_a_sweep_every_night_with_an_alert(desk: Desk, nights: list[str], copy: Project) -> None:
     walk = Walk(copy)
     said = walk.wtb(

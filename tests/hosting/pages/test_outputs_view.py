@@ -249,6 +249,22 @@ def test_what_models_write_is_text(site: Site) -> None:
     site.check_readable(page)
 
 
+def test_controls_are_seen_wherever_text_of_models_is_shown(site: Site, asked: Project) -> None:
+    """The state, what a step changed, two states side by side, and the log of events."""
+    found = asked.inside("show", "helpdesk", "--outputs", "--case", "hostile", "--format", "json").json
+    one, other = (cell["execution"] for cell in found["cases"][0]["cells"][:2])
+    page = site.open(f"/executions/{one}")
+    page.get_by_role("heading", name="State", exact=True).wait_for()
+    page.locator("dd pre").get_by_text("\u241b[31mred").first.wait_for()
+    page.locator(".steps summary").first.click()
+    page.locator(".inner table").get_by_text("\u241b[31mred").first.wait_for()
+    for path in (f"/executions/{one}", f"/executions/{one}/diff/{other}", "/sweeps/helpdesk?tab=log"):
+        site.go(page, path)
+        page.locator(".log td, dd pre, table.sides td").first.wait_for()
+        assert not {"\x00", "\x1b", "\x07", "\u202e"} & set(page.locator("main").text_content() or ""), path
+        site.check_readable(page)
+
+
 def test_an_output_of_10_mb_is_cut_until_somebody_asks_for_all_of_it(site: Site) -> None:
     page = opened(site, "&rows=0-2&only=huge")
     assert "bytes in all" in cell(page, 0, 0)

@@ -6,7 +6,7 @@ const READS = ["GET", "HEAD"];
 
 /**
  * Who asks, by a cookie that scripts cannot read; null for nobody, undefined until the server has said it.
- * @typedef {{name: string | null, scopes: string[], csrf: string}} Identity
+ * @typedef {{name: string | null, scopes: string[], csrf: string, runs: boolean}} Identity runs: whether the server itself runs what no workers run
  */
 export const identity = signal(/** @type {Identity | null | undefined} */ (undefined));
 
