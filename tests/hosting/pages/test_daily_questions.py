@@ -244,6 +244,35 @@ def test_4_the_worst_case_with_prompt_reply_tokens_and_cost(desk: Desk) -> None:
     desk.site.check_readable(page)
 
 
+def test_4_cases_that_every_combination_gets_wrong_or_none(desk: Desk) -> None:
+    right = {one["ID"]: sum(solves(one, *each) for each in COMBINATIONS) for one in TICKETS}
+    expected = {
+        "all": {id for id, count in right.items() if count == 0},
+        "none": {id for id, count in right.items() if count == len(COMBINATIONS)},
+    }
+    assert all(expected.values())
+    for which, ids in expected.items():
+        found = desk.project.inside(
+            "show", "helpdesk", "--wrong", which, "--row", "0", "--limit", "100", "-f", "json", check=0
+        ).json
+        assert {case["case"] for case in found["cases"]} == ids, "of the sweep, whichever rows are shown"
+        assert found["total"] == len(ids)
+    page, walk = opened(desk), desk.walk()
+    walk.click(page.get_by_role("link", name="Outputs", exact=True))
+    choice = page.get_by_role("combobox", name="Wrong")
+    choice.locator("option").get_by_text(f"in all combinations ({len(expected['all'])})").wait_for(state="attached")
+    choice.locator("option").get_by_text(f"in none ({len(expected['none'])})").wait_for(state="attached")
+    walk.choose(choice, f"in all combinations ({len(expected['all'])})")
+    page.get_by_text(f"{len(expected['all'])} case", exact=len(expected["all"]) == 1).first.wait_for()
+    page.wait_for_url("**wrong=all*")
+    page.locator(".outputs .figures").first.wait_for()
+    assert set(page.locator(".outputs .case b").all_inner_texts()) <= expected["all"]
+    desk.site.check_readable(page)
+    page.set_viewport_size({"width": 390, "height": 900})
+    desk.site.check_readable(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_5_what_differs_between_two_combinations(desk: Desk) -> None:
     pair = ("plain", "medium", 0), ("plain", "small", 0)
     differ = [(solves(one, *pair[0]), solves(one, *pair[1])) for one in TICKETS]

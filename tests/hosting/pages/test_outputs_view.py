@@ -252,7 +252,9 @@ def test_what_models_write_is_text(site: Site) -> None:
 def test_controls_are_seen_wherever_text_of_models_is_shown(site: Site, asked: Project) -> None:
     """The state, what a step changed, two states side by side, and the log of events."""
     found = asked.inside("show", "helpdesk", "--outputs", "--case", "hostile", "--format", "json").json
-    one, other = (cell["execution"] for cell in found["cases"][0]["cells"][:2])
+    one = found["cases"][0]["cells"][0]["execution"]
+    found = asked.inside("show", "helpdesk", "--outputs", "--case", "q0", "--format", "json").json
+    other = found["cases"][0]["cells"][0]["execution"]
     page = site.open(f"/executions/{one}")
     page.get_by_role("heading", name="State", exact=True).wait_for()
     page.locator("dd pre").get_by_text("\u241b[31mred").first.wait_for()
@@ -344,6 +346,8 @@ VIEWS = {
     "differ=0-2": ("--differ", "0", "--differ", "2"),
     "worst=helps": ("--worst", "helps"),
     "tag=billing": ("--tag", "billing"),
+    "wrong=all": ("--wrong", "all"),
+    "wrong=none": ("--wrong", "none"),
     "text=question+7": ("--text", "question 7"),
     "text=POLICY+was": ("--text", "POLICY was"),
     "text=choose+account&worst=contains": ("--text", "choose account", "--worst", "contains"),

@@ -131,7 +131,7 @@ function Figures({ sweep, matrix, columns, metric }) {
   const [problem, setProblem] = useState(/** @type {unknown} */ (""));
   const [isChoosing, setChoosing] = useState(false);
   const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
-  const view = useMemo(() => viewOf(query, matrix, metric), [matrix, metric, query.sort, query.group, query.where, query.good, query.pivot]);
+  const view = useMemo(() => viewOf(query, matrix, metric), [matrix, metric, query.sort, query.group, query.where, query.good, query.pivot, query.measure]);
   const { group, good } = view;
   const margin = metric ? matrix.rows[0]?.metrics[metric]?.within?.margin : undefined;
   const order = useMemo(() => rowsOf(matrix, metric, view), [matrix, metric, view]);
