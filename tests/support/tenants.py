@@ -62,8 +62,7 @@ _NAMES_NOTHING = """
     new_name note notify now number offset on_failure openinference own owner part path payload pdb pilot pivot
     policy prepared priority progress protobuf provider queued quota rater reason remove repeat repeats role row
     rows run scale scopes set severity since singles sort state status statuses strict sweeps tag team text texts
-    timeout to tz undo until update user value values variants vary where within workflow worst written
-    wrong
+    timeout to tz undo until update user value values variants vary where within workflow worst written wrong
 """
 _NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
 _PREPARED = {"prepared"}  # what a caller has made of its own things

@@ -202,6 +202,10 @@ def test_3_why_cells_failed(desk: Desk) -> None:
     listed = page.get_by_role("list", name="Cases").first
     assert set(helpdesk.LONG) == set(listed.get_by_role("link").all_inner_texts()), "every ticket, not an example"
     desk.site.check_readable(page)
+    page.set_viewport_size({"width": 390, "height": 900})
+    desk.site.check_readable(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 900})
     walk.click(page.get_by_role("link", name="12 failed: show them").last)
     page.get_by_text("2 cases", exact=True).wait_for()
     assert set(helpdesk.LONG) == set(page.locator(".outputs .case b").all_inner_texts())

@@ -233,6 +233,9 @@ def test_a_pivot_table_is_of_cost_and_latency_as_the_command_has_it(site: Site, 
         assert len(shown) == len(means)
         assert all(text.endswith(("ms", "µs")) for text in shown)
     site.check_readable(page)
+    page.set_viewport_size({"width": 390, "height": 900})
+    site.check_readable(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_good_enough_and_levels_filter_together(site: Site, viewed: Project) -> None:
