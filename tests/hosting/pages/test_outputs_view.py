@@ -347,7 +347,6 @@ VIEWS = {
     "worst=helps": ("--worst", "helps"),
     "tag=billing": ("--tag", "billing"),
     "wrong=all": ("--wrong", "all"),
-    "wrong=none": ("--wrong", "none"),
     "text=question+7": ("--text", "question 7"),
     "text=POLICY+was": ("--text", "POLICY was"),
     "text=choose+account&worst=contains": ("--text", "choose account", "--worst", "contains"),
