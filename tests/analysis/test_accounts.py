@@ -189,6 +189,15 @@ def test_why_cells_failed_is_told_by_cause_with_the_command_that_shows_one(run_s
         assert "2 cells failed: answer: ConnectionError: no route" in text
     assert "4 cells failed" in markdown.matrix(document)
     assert failures(bench.database, bench.row)["cells"] == found["causes"]
+    listed = status_document(bench.database, bench.row, cases=1)["failures"]
+    cases = [case for one in listed["causes"] for case in one["cases"]]
+    assert [(case["case"], case["cells"]) for case in cases] == [("c0", 2), ("c6", 2)]
+    failed = {row.id for row in bench.executions if row.status == "failed"}
+    assert {case["execution"] for case in cases} <= failed
+    assert [one["text"] for one in listed["causes"]] == ["no answer to", "no route"]
+    shown = render_status(status_document(bench.database, bench.row, cases=1), 200)
+    assert "cases c0 (2 cells) and 2 more cells" in shown
+    assert "c3 (2 cells)" in render_status(status_document(bench.database, bench.row, cases=2), 200)
 
 
 def test_a_retry_that_would_fail_again_is_not_offered(run_sweep: Make) -> None:

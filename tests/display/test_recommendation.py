@@ -141,7 +141,10 @@ def test_the_cheapest_of_those_that_tie_is_named_if_it_is_another_one() -> None:
 
 def test_figures_of_the_recommended_combination_stand_beside_it() -> None:
     line = recommendation.lines(matrix(decision()))[0]
-    assert line == "Recommended: answer=mini (contains 0.860, 0.810 to 0.910, cost $0.00120, p50 1.20 s)."
+    assert line == (
+        "Recommended: answer=mini (contains 0.860, 95% interval from 0.810 to 0.910, cost per answer $0.00120, "
+        "median time 1.20 s)."
+    )
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,32 @@ def test_the_worst_cases_come_first(sweep: SweepHandle) -> None:
     assert ids(sweep.outputs(worst="right", rows=[0], limit=1)) == ["q2"]
 
 
+def test_cases_that_all_combinations_get_wrong_or_none_does(sweep: SweepHandle) -> None:
+    """A failed cell is wrong, a cell without a score is neither, and rows that are not shown count."""
+    assert ids(sweep.outputs(wrong="all")) == ["q2"]
+    assert ids(sweep.outputs(wrong="none")) == ["q1", "q3"]
+    assert ids(sweep.outputs(wrong="none", metric="exact_match", rows=[0])) == [], "the loud one is wrong"
+    assert ids(sweep.outputs(wrong="all", metric="exact_match", rows=[0], text="Peru")) == ["q2"]
+    assert sweep.outputs(wrong="none", tag="easy")["total"] == 1
+    assert sweep.outputs(limit=1)["metrics"]["right"] == {"better": "higher", "best": 1}
+    for arguments, words in (({"metric": "right"}, "expected wrong, too"), ({"wrong": "some"}, "'some'")):
+        with pytest.raises(InputError, match=words):
+            sweep.outputs(**arguments)
+    with pytest.raises(InputError, match="no metric 'rihgt'"):
+        sweep.outputs(wrong="all", metric="rihgt")
+
+
+def test_a_status_lists_the_cases_of_each_cause(sweep: SweepHandle) -> None:
+    execution = sweep.execution("q2", {"answer": "broken"})
+    ((cause,), more) = sweep.status_details(cases=3)["failures"].values()  # type: ignore[typeddict-item]
+    assert cause["cases"] == [{"case": "q2", "cells": 1, "execution": execution.id}]
+    assert cause["text"] == "the line to Lima was cut"
+    assert more == 0
+    assert ids(sweep.outputs(failed=True, text=cause["text"])) == ["q2"], "it is found by that"
+    with pytest.raises(InputError, match="100"):
+        sweep.status_details(cases=101)
+
+
 def test_pages_follow_each_other(sweep: SweepHandle) -> None:
     pages = [sweep.outputs(limit=3, offset=offset) for offset in (0, 3, 6)]
     assert [ids(page) for page in pages] == [["q1", "q2", "q3"], ["q4"], []]

@@ -63,6 +63,7 @@ _NAMES_NOTHING = """
     policy prepared priority progress protobuf provider queued quota rater reason remove repeat repeats role row
     rows run scale scopes set severity since singles sort state status statuses strict sweeps tag team text texts
     timeout to typed tz undo until update user value values variants vary where within workflow worst written
+    wrong
 """
 _NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
 _PREPARED = {"prepared"}  # what a caller has made of its own things

@@ -13,16 +13,19 @@ from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import SweepRow
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import FailureCause
+    from wtb.core.documents.common import FailedCase, FailureCause
 
 
 TOP = 5  # causes that a matrix and a status tell
+SHORTEST = 6  # characters of a text to search by
+_Key = tuple[Any, ...]  # node, type, and message without what varies
 _VARYING = [
     (re.compile(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4,}){1,4}\b"), "…"),
     (re.compile(r"(?:\b[bru]|(?<!\w))(?:'[^']*'|\"[^\"]*\")(?!\w)"), "'…'"),  # not what is between two apostrophes
     (re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"), "…"),
     (re.compile(r"\d+(?:[.,:]\d+)*"), "N"),
 ]
+_STAND_IN = re.compile(r"…|'…'|N|\s*\n\s*")  # what stands for what varies, and ends of lines
 # The same input gives these again: the first whatever happens, the others where no model is asked.
 _OF_CODE = frozenset(
     {
@@ -63,21 +66,22 @@ _HELPED = frozenset(
 )  # kinds that another try may end otherwise
 
 
-def causes(database: Database, sweep: SweepRow, most: int = TOP) -> tuple[list[FailureCause], int]:
+def causes(database: Database, sweep: SweepRow, most: int = TOP, *, cases: int = 0) -> tuple[list[FailureCause], int]:
     """The most frequent causes of failed cells, and how many more there are.
 
     Each has cells (of these, set_aside), node, type, message, combinations (numbers), retry (whether trying again could
     help) and an example: its case, its execution and the command that shows it. Messages that differ only in numbers,
-    addresses and quoted texts are one cause; the example's is given as it is.
+    addresses and quoted texts are one cause; the example's is given as it is. With `cases`, each lists so many of its
+    first cases, too.
     """
-    groups: dict[tuple[Any, ...], FailureCause] = {}
-    cases: dict[tuple[Any, ...], int] = {}  # the number of that of the example
+    groups: dict[_Key, FailureCause] = {}
+    numbers: dict[_Key, int] = {}  # of the case of the example
     rows = evidence.failed_cells(database, sweep.id)
     asks = bool(rows) and _asks_models(database, sweep.id)
     for combination, status, node, kind, type_, final, message, count, execution, case in rows:
         failure = Failure(kind or "error", type_ or "", message or "", final=bool(final), node=node)
         key = (node, type_, alike(message or ""))
-        cases.setdefault(key, case)
+        numbers.setdefault(key, case)
         group = groups.setdefault(
             key,
             {
@@ -95,10 +99,27 @@ def causes(database: Database, sweep: SweepRow, most: int = TOP) -> tuple[list[F
         group["set_aside"] += count if status == "set_aside" else 0
         group["combinations"] = sorted({*group["combinations"], combination})
     top = sorted(groups, key=lambda key: -groups[key]["cells"])[:most]
-    names = queries.case_rows(database, sweep.id, {cases[key] for key in top})
+    names = queries.case_rows(database, sweep.id, {numbers[key] for key in top})
     for key in top:
-        groups[key]["example"]["case"] = names[cases[key]].id
+        groups[key]["example"]["case"] = names[numbers[key]].id
+    if cases and top:
+        _list_cases(database, sweep, {key: groups[key] for key in top}, cases)
     return [groups[key] for key in top], len(groups) - len(top)
+
+
+def _list_cases(database: Database, sweep: SweepRow, groups: dict[_Key, FailureCause], most: int) -> None:
+    """Add the first cases of each cause, and a text by which all of its cells are found."""
+    listed: dict[_Key, dict[int, FailedCase]] = {key: {} for key in groups}
+    for node, type_, message, number, count, execution in evidence.failed_cases(database, sweep.id):
+        found = listed.get((node, type_, alike(message or "")))
+        if found is None or (len(found) == most and number not in found):
+            continue
+        case = found.setdefault(number, {"case": "", "cells": 0, "execution": execution})
+        case["cells"] += count
+    names = queries.case_rows(database, sweep.id, {number for found in listed.values() for number in found})
+    for key, found in listed.items():
+        groups[key]["cases"] = [{**case, "case": names[number].id} for number, case in found.items()]
+        groups[key]["text"] = constant_part(groups[key]["message"] or "")
 
 
 def execution_may_be_helped(database: Database, row: ExecutionRow) -> bool:
@@ -125,6 +146,12 @@ def may_help(failure: Failure, *, asks_models: bool) -> bool:
     if failure.final or failure.kind != "error" or failure.type in _OF_CODE:
         return False
     return asks_models or failure.type not in _OF_VALUES
+
+
+def constant_part(message: str) -> str | None:
+    """The longest part of a message that all messages of its cause have; None if it is too short to search by."""
+    longest = max((part.strip() for part in _STAND_IN.split(alike(message))), key=len)
+    return longest if len(longest) >= SHORTEST else None
 
 
 @lru_cache(10_000)

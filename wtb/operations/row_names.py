@@ -57,11 +57,17 @@ def filtered_rows(every: Sequence[Mapping[str, str]], where: Sequence[str]) -> s
     return set(range(len(every))).intersection(*by_factors.values())
 
 
+def split_filter(text: str) -> list[tuple[str, str]]:
+    """Split `answer.model=mini,answer.temperature=0` into factors with their levels, some of which may be empty."""
+    parts = (pair.partition("=") for pair in _BEFORE_PAIR.split(text.strip()))
+    return [(key, label) for key, _, label in parts]
+
+
 def _pairs(every: Sequence[Mapping[str, str]], name: str, text: str) -> dict[str, str]:
     """Read `answer.model=mini,answer.temperature=0`. Raises InputError."""
-    pairs = [pair.partition("=") for pair in _BEFORE_PAIR.split(text.strip())]
-    if not all(key and label for key, _, label in pairs):
+    pairs = split_filter(text)
+    if not all(key and label for key, label in pairs):
         example = in_words(every[-1]) if every else "answer=mini"
         what = "a filter" if name == "where" else "the number of a row, or its variants,"
         raise InputError(f"{name} {text!r}: expected {what} such as {example}", argument=name)
-    return {key: label for key, _, label in pairs}
+    return dict(pairs)

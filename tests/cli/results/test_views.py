@@ -180,3 +180,9 @@ def test_open_leads_to_the_same_view(shop: Project, monkeypatch: pytest.MonkeyPa
         "pivot": "answer.model,answer.temperature",
         "metric": "right",
     }
+    options = ("--where", "answer.model=mini,retrieve.k=9", "--where", "retrieve.k=3,answer.model=large")
+    shop.inside("matrix", "shop", *options, "--where", "answer.temperature=0", "--open", check=0)
+    (where,) = parse_qs(urlsplit(opened[1]).query)["where"]
+    assert where == "answer.temperature=0;answer.model=mini&retrieve.k=9;retrieve.k=3&answer.model=large"
+    shop.inside("matrix", "shop", "--pivot", "answer.model", "--metric", "cost", "--open", check=0)
+    assert parse_qs(urlsplit(opened[2]).query) == {"pivot": ["answer.model"], "measure": ["cost"]}

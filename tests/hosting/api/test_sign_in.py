@@ -127,6 +127,7 @@ def test_who_is_signed_in_by_a_token_may_do_what_it_says_and_the_cookie_is_kept_
         "scopes": ["read"],
         "csrf": visitor.csrf,
         "provider": None,
+        "runs": False,
     }
     assert visitor.ask("GET", "/sweeps")[0] == 200
     status, problem = visitor.ask("POST", "/sweeps/first/pause", {})
@@ -203,7 +204,13 @@ def test_who_has_signed_out_is_nobody_and_their_streams_end(server: Server, visi
         assert list(messages) == [], "it ends"
     visitor.cookie = kept
     assert visitor.ask("GET", "/sweeps")[0] == 401
-    assert visitor.ask("GET", "/sign-in")[1] == {"name": None, "scopes": [], "csrf": None, "provider": None}
+    assert visitor.ask("GET", "/sign-in")[1] == {
+        "name": None,
+        "scopes": [],
+        "csrf": None,
+        "provider": None,
+        "runs": False,
+    }
     assert other.ask("GET", "/sweeps")[0] == 200
 
 

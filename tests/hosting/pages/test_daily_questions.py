@@ -161,13 +161,14 @@ def test_1_which_combination_to_ship_and_how_sure_that_is(desk: Desk) -> None:
     page = opened(desk)
     card = words(page.get_by_role("region", name="The decision"))
     assert re.search(r"Recommended: answer.prompt=cited.md\S* answer.model=medium answer.temperature=0 ", card)
-    low, high = map(float, re.search(rf"contains {best:.3f}, (\S+) to (\S+)", card).groups())  # type: ignore[union-attr]
+    told = re.search(rf"contains {best:.3f}, 95% interval from (\S+) to (\S+) cost per answer \$", card)
+    assert told
+    low, high = map(float, told.groups())
     assert low < best < high
     assert "Ties with 3 others; this is the cheapest." in card
     walk = desk.walk()
-    assert f"answer.model=medium answer.temperature=0 (contains {best:.3f}, {low:.3f} to {high:.3f}" in " ".join(
-        walk.wtb("matrix", "helpdesk").stdout.split()
-    )
+    printed = " ".join(walk.wtb("matrix", "helpdesk").stdout.split())
+    assert f"answer.temperature=0 (contains {best:.3f}, 95% interval from {low:.3f} to {high:.3f}" in printed
 
 
 def test_2_which_factor_matters(desk: Desk) -> None:
@@ -199,12 +200,26 @@ def test_3_why_cells_failed(desk: Desk) -> None:
     assert f"maximum context length is {helpdesk.ROOM} characters" in shown
     assert "6 × answer RuntimeError" in shown
     assert "the answer was cut off" in shown
-    walk.click(page.get_by_role("link", name="12 failed: show them"))
+    listed = page.get_by_role("list", name="Cases").first
+    assert set(helpdesk.LONG) == set(listed.get_by_role("link").all_inner_texts()), "every ticket, not an example"
+    desk.site.check_readable(page)
+    page.set_viewport_size({"width": 390, "height": 900})
+    desk.site.check_readable(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 900})
+    walk.click(page.get_by_role("link", name="12 failed: show them").last)
     page.get_by_text("2 cases", exact=True).wait_for()
     assert set(helpdesk.LONG) == set(page.locator(".outputs .case b").all_inner_texts())
     columns = page.locator(".outputs .head-cell").all_inner_texts()
     assert columns
     assert all("small" in column for column in columns)
+    page.go_back()
+    ticket = page.get_by_role("list", name="Cases").first.get_by_role("link").first
+    case = ticket.inner_text()
+    ticket.click()
+    page.wait_for_url("**/executions/*")
+    page.get_by_role("heading", level=1).get_by_text(case).wait_for()
+    page.get_by_text("maximum context length").first.wait_for()
 
 
 def test_4_the_worst_case_with_prompt_reply_tokens_and_cost(desk: Desk) -> None:
@@ -232,6 +247,35 @@ def test_4_the_worst_case_with_prompt_reply_tokens_and_cost(desk: Desk) -> None:
     assert f"${cost(ticket, 'cited', 'medium', articles, reply):.5f}" in shown
     assert ticket["Expected Answer"] in words(page.get_by_role("region", name="Case"))
     desk.site.check_readable(page)
+
+
+def test_4_cases_that_every_combination_gets_wrong_or_none(desk: Desk) -> None:
+    right = {one["ID"]: sum(solves(one, *each) for each in COMBINATIONS) for one in TICKETS}
+    expected = {
+        "all": {id for id, count in right.items() if count == 0},
+        "none": {id for id, count in right.items() if count == len(COMBINATIONS)},
+    }
+    assert all(expected.values())
+    for which, ids in expected.items():
+        found = desk.project.inside(
+            "show", "helpdesk", "--wrong", which, "--row", "0", "--limit", "100", "-f", "json", check=0
+        ).json
+        assert {case["case"] for case in found["cases"]} == ids, "of the sweep, whichever rows are shown"
+        assert found["total"] == len(ids)
+    page, walk = opened(desk), desk.walk()
+    walk.click(page.get_by_role("link", name="Outputs", exact=True))
+    choice = page.get_by_role("combobox", name="Wrong")
+    choice.locator("option").get_by_text(f"in all combinations ({len(expected['all'])})").wait_for(state="attached")
+    choice.locator("option").get_by_text(f"in none ({len(expected['none'])})").wait_for(state="attached")
+    walk.choose(choice, f"in all combinations ({len(expected['all'])})")
+    page.get_by_text(f"{len(expected['all'])} case", exact=len(expected["all"]) == 1).first.wait_for()
+    page.wait_for_url("**wrong=all*")
+    page.locator(".outputs .figures").first.wait_for()
+    assert set(page.locator(".outputs .case b").all_inner_texts()) <= expected["all"]
+    desk.site.check_readable(page)
+    page.set_viewport_size({"width": 390, "height": 900})
+    desk.site.check_readable(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_5_what_differs_between_two_combinations(desk: Desk) -> None:
@@ -299,6 +343,38 @@ def test_9_failed_cells_run_again(copy: Project) -> None:
     after = copy.inside("status", "helpdesk", "--format", "json", check=0).json
     assert after["cells"]["failed"] == 12, "those for which the model has no room fail again"
     assert after["cells"]["succeeded"] == before["succeeded"] + 6
+
+
+def test_9_failed_cells_run_again_at_the_press_of_a_button(copy: Project, browser: Browser) -> None:
+    before = copy.inside("status", "helpdesk", "--format", "json", check=0).json["cells"]
+    with served(copy, browser) as site:  # it imports no code
+        page = site.open("/sweeps/helpdesk")
+        page.get_by_text("18 cells failed: wtb retry").wait_for()
+        assert page.get_by_role("button", name="Retry failed").count() == 0
+        site.close()
+    with served(copy, browser, "--run") as site:
+        page = site.open("/sweeps/helpdesk")
+        button = page.get_by_role("button", name="Retry failed")
+        button.wait_for()
+        assert page.get_by_text("wtb retry").count() == 0, "the button does it"
+        site.check_readable(page)
+        page.once("dialog", lambda dialog: dialog.dismiss())
+        button.click()
+        assert copy.inside("status", "helpdesk", "--format", "json", check=0).json["cells"] == before
+        asked: list[str] = []
+        page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
+        button.click()
+        page.get_by_text("12 failed: show them").first.wait_for()
+        page.get_by_role("button", name="Retry failed").wait_for()
+        assert asked[0].startswith("Run 18 cells again")
+        after = copy.inside("status", "helpdesk", "--format", "json", check=0).json["cells"]
+        assert (after["failed"], after["succeeded"]) == (12, before["succeeded"] + 6)
+        reader = copy.inside("token", "create", "reader", "--scope", "read", check=0).stdout.strip()
+        page = site.open("/sweeps/helpdesk", token=reader)
+        page.get_by_text("12 cells failed").first.wait_for()
+        assert page.get_by_role("button", name="Retry failed").count() == 0
+        site.close()
+        assert not site.faults
 
 
 def test_10_a_sweep_every_night_with_an_alert(desk: Desk, nights: list[str], copy: Project) -> None:

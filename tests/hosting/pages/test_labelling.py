@@ -27,7 +27,7 @@ wf = Workflow("letters")
 
 @wf.node
 def reply(state, *, greeting: str = "Hello"):
-    return {"answer": f"{greeting}, <b>{state['name']}</b>."}
+    return {"answer": f"{greeting}, <b>{state['name']}</b>.\\x1b[31m\\u202e\\x00"}
 
 
 reply.variant("curt", greeting="Well")
@@ -103,6 +103,8 @@ def test_sixty_answers_are_labelled_by_one_key_each_blind_and_taken_back(judged:
     main = page.locator("main")
     assert not [one for one in ("default", "curt", "warm", "reply") if one in main.inner_text()]
     assert "<b>Ana" in main.inner_text(), "as it was written, and no markup"
+    assert "\u241b[31m\ufffd\u2400" in main.inner_text(), "controls are seen"
+    assert not {"\x00", "\x1b", "\u202e"} & set(main.inner_text())
     page.keyboard.press("x")
     page.keyboard.press("3")
     labelled(page, 1)

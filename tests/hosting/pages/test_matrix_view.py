@@ -191,6 +191,53 @@ def test_a_filter_changes_no_figure_of_a_row(site: Site) -> None:
     assert before in table_of(page).locator("tbody tr").all_inner_texts()
 
 
+def test_alternatives_of_several_factors_show_the_rows_that_the_command_shows(
+    site: Site, viewed: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither more rows, as each factor by itself would, nor fewer; other filters and a reload keep them."""
+    opened: list[str] = []
+    monkeypatch.setattr("wtb.cli.results.matrix.open_page", lambda path, db: opened.append(path))
+    asked = ("--where", "answer.model=mini,retrieve.k=10", "--where", "answer.model=large retrieve.k=3")
+    found = view(viewed, "wide", *asked, "--where", "answer.temperature=0")
+    viewed.inside("matrix", "wide", *asked, "--where", "answer.temperature=0", "--open", check=0)
+    page = site.open(opened[0])
+    page.get_by_role("status").get_by_text(f"{len(found['rows'])} of 36 combinations").wait_for()
+    page.get_by_text("answer.model=mini retrieve.k=10 or answer.model=large retrieve.k=3:").wait_for()
+    assert set(numbers(page)) == set(found["rows"])
+    assert 0 < len(found["rows"]) < 12
+    site.check_readable(page)
+    chips = page.locator("details.choices").filter(has_text="answer.temperature")
+    chips.locator("summary").click()
+    chips.get_by_label("0", exact=True).uncheck()
+    every = view(viewed, "wide", *asked)["rows"]
+    page.get_by_role("status").get_by_text(f"{len(every)} of 36 combinations").wait_for()
+    page.reload()
+    assert set(numbers(page)) == set(every)
+    page.get_by_role("button", name="Show all").click()
+    page.wait_for_url(lambda url: "where" not in url)
+
+
+@pytest.mark.parametrize("measure", ["cost", "latency"])
+def test_a_pivot_table_is_of_cost_and_latency_as_the_command_has_it(site: Site, viewed: Project, measure: str) -> None:
+    found = view(viewed, "wide", "--pivot", "answer.model", "--metric", measure)["pivot"]
+    page = site.open("/sweeps/wide?pivot=answer.model")
+    page.locator("table.pivot").wait_for()
+    page.get_by_role("combobox", name="Measure").select_option(measure)
+    page.wait_for_url(f"**measure={measure}*")
+    page.locator("table.pivot").get_by_text("cost" if measure == "cost" else "latency (p50)").first.wait_for()
+    shown = [cell.inner_text() for cell in page.locator("table.pivot tbody td a").all()]
+    means = [cell["mean"] for line in found["cells"] for cell in line]
+    if measure == "cost":
+        assert [float(text.strip("$")) for text in shown] == pytest.approx(means, rel=0.01)
+    else:
+        assert len(shown) == len(means)
+        assert all(text.endswith(("ms", "µs")) for text in shown)
+    site.check_readable(page)
+    page.set_viewport_size({"width": 390, "height": 900})
+    site.check_readable(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_good_enough_and_levels_filter_together(site: Site, viewed: Project) -> None:
     found = view(viewed, "wide", "--within", "--where", "answer.temperature=0")
     page = site.open("/sweeps/wide?good=1&where=answer.temperature%3D0")

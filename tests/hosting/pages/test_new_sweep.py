@@ -156,6 +156,35 @@ def test_a_spreadsheet_is_dropped_mapped_and_submitted_with_factors(
     assert {one["temperature"] for one in params} == {0, 0.7}
 
 
+def test_numbers_are_sent_as_they_were_typed(sending: Sending, site: Site) -> None:
+    """1 and 1.0 are different levels."""
+    page = site.open("/submit?workflow=helpdesk")
+    page.get_by_label("Cases, each").fill('{"id": "q", "input": {"question": "why?"}}')
+    nodes = page.get_by_role("group", name="answer", exact=True)
+    nodes.get_by_role("button", name="Vary temperature").click()
+    levels = nodes.get_by_label("Levels of temperature")
+    assert levels.input_value() == "0.0", "as the workflow has it"
+    levels.fill("1\n1.0\n2.50")
+    page.get_by_role("button", name="Submit 3 cells").click()
+    page.wait_for_url("**/sweeps/*")
+    sweep = page.url.rsplit("/", 1)[1]
+    sending.cluster.wait_completed(sweep)
+    made = sending.wtb("show", sweep, "--format", "json").json["definition"]["variants"]["answer"].values()
+    values = [one["params"]["temperature"] for one in made]
+    assert values == [1, 1.0, 2.5]
+    assert [type(value) for value in values] == [int, float, float]
+    cells = sending.wtb("show", sweep, "--cells", "--format", "json").json["cells"]
+    page = site.open(f"/executions/{cells[1]['execution']}")
+    page.locator(".steps summary").first.click()
+    page.get_by_role("button", name="What if").click()
+    field = page.get_by_role("group", name="answer", exact=True).get_by_label("temperature")
+    assert field.input_value() == "1.0", "as the cell ran"
+    field.fill("2.0")
+    page.get_by_role("button", name="Run it for this case").click()
+    page.wait_for_url(lambda url: not url.endswith(cells[1]["execution"]))
+    page.get_by_role("heading", level=1).get_by_text("temperature=2.0").wait_for()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "size", "problem"),
     [

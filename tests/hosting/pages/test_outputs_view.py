@@ -249,6 +249,24 @@ def test_what_models_write_is_text(site: Site) -> None:
     site.check_readable(page)
 
 
+def test_controls_are_seen_wherever_text_of_models_is_shown(site: Site, asked: Project) -> None:
+    """The state, what a step changed, two states side by side, and the log of events."""
+    found = asked.inside("show", "helpdesk", "--outputs", "--case", "hostile", "--format", "json").json
+    one = found["cases"][0]["cells"][0]["execution"]
+    found = asked.inside("show", "helpdesk", "--outputs", "--case", "q0", "--format", "json").json
+    other = found["cases"][0]["cells"][0]["execution"]
+    page = site.open(f"/executions/{one}")
+    page.get_by_role("heading", name="State", exact=True).wait_for()
+    page.locator("dd pre").get_by_text("\u241b[31mred").first.wait_for()
+    page.locator(".steps summary").first.click()
+    page.locator(".inner table").get_by_text("\u241b[31mred").first.wait_for()
+    for path in (f"/executions/{one}", f"/executions/{one}/diff/{other}", "/sweeps/helpdesk?tab=log"):
+        site.go(page, path)
+        page.locator(".log td, dd pre, table.sides td").first.wait_for()
+        assert not {"\x00", "\x1b", "\x07", "\u202e"} & set(page.locator("main").text_content() or ""), path
+        site.check_readable(page)
+
+
 def test_an_output_of_10_mb_is_cut_until_somebody_asks_for_all_of_it(site: Site) -> None:
     page = opened(site, "&rows=0-2&only=huge")
     assert "bytes in all" in cell(page, 0, 0)
@@ -328,6 +346,7 @@ VIEWS = {
     "differ=0-2": ("--differ", "0", "--differ", "2"),
     "worst=helps": ("--worst", "helps"),
     "tag=billing": ("--tag", "billing"),
+    "wrong=all": ("--wrong", "all"),
     "text=question+7": ("--text", "question 7"),
     "text=POLICY+was": ("--text", "POLICY was"),
     "text=choose+account&worst=contains": ("--text", "choose account", "--worst", "contains"),
@@ -419,18 +438,31 @@ def test_reasons_of_scores_stand_beside_them(site: Site) -> None:
     page.goto(page.url.replace("open=1", ""))
 
 
-def test_cells_that_are_scrolled_to_are_all_drawn(site: Site) -> None:
-    """Drawing is spread over frames; nothing is left out once scrolling ends."""
+def test_cells_show_plain_text_while_they_fly_past_and_are_formatted_then(site: Site) -> None:
+    """Formatting takes ten times as long as a glimpse; nothing is left as one once scrolling ends."""
     page = opened(site, "&rows=0-1-2-3")
-    page.evaluate(
+    page.wait_for_function("!document.querySelector('.outputs .glimpse')")
+    seen = page.evaluate(
         """async () => {
-          const view = document.querySelector(".outputs");
-          for (let step = 0; step < 40; step++) {
+          const view = document.querySelector(".outputs"), seen = [];
+          for (let step = 1; step < 40; step++) {
             view.scrollTop = step * 300;
             view.scrollLeft = (step % 7) * 150;
             await new Promise(requestAnimationFrame);
+            const { top, bottom } = view.getBoundingClientRect();
+            for (const cell of view.querySelectorAll(".cell")) {
+              const box = cell.getBoundingClientRect();
+              const glimpse = cell.querySelector(".glimpse");
+              if (glimpse && box.bottom > top && box.top < bottom) seen.push(glimpse.textContent);
+            }
           }
+          return seen;
         }"""
     )
+    assert any("answers in a `polite` style" in text for text in seen), "text as the model wrote it"
+    assert not any("\u202e" in text or "\x1b" in text for text in seen)
     shown = "[...document.querySelectorAll('.outputs .cell, .outputs .case')]"
-    page.wait_for_function(f"() => {shown}.every((one) => one.querySelector('.figures'))")
+    page.wait_for_function(f"() => {shown}.every((one) => one.querySelector('.markdown'))")
+    assert not page.locator(".outputs .glimpse").count()
+    page.evaluate("document.querySelector('.outputs').scrollTop -= 250")  # one step is no flight
+    page.wait_for_function(f"() => {shown}.every((one) => one.querySelector('.markdown'))")

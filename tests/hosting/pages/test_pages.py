@@ -767,7 +767,7 @@ def test_who_may_only_read_is_offered_on_no_page_what_changes_something(site: Si
         assert page.get_by_role("button", name=steering).count() == 0, path
         assert page.get_by_role("link", name="New sweep").count() == 0, path
     site.go(owners, f"/executions/{execution}")
-    owners.get_by_role("button", name="Retry what failed").wait_for()
+    owners.get_by_role("button", name="Retry failed").wait_for()
 
 
 def test_pages_fit_a_telephone(site: Site, finished: Project) -> None:

@@ -76,6 +76,9 @@ def status(
         str | None, typer.Argument(metavar="SWEEP|EXECUTION", help="Id, beginning of an id, or name (the newest).")
     ] = None,
     stack: Annotated[bool, typer.Option("--stack", help="Show what `wtb up` runs in this folder.")] = False,
+    cases: Annotated[
+        int, typer.Option("--cases", metavar="N", help="List so many cases of each cause of failures, at most 100.")
+    ] = 0,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -86,7 +89,7 @@ def status(
 
     See also: `wtb watch` shows it live; `wtb show`, what it consists of; `wtb matrix`, what it found.
 
-    Examples: wtb status nightly  |  wtb status --stack
+    Examples: wtb status nightly  |  wtb status nightly --cases 20  |  wtb status --stack
     """
     if stack == (ref is not None):
         raise InputError("name one sweep (`wtb list` shows them), or give --stack")
@@ -96,7 +99,7 @@ def status(
         present(stack_document(find_stack()), machine.stack, format, output)
         return
 
-    found = open_backend(db).call(operations.status, ref)
+    found = open_backend(db).call(operations.status, ref, cases=cases)
     render: Callable[[Any, int, bool], str] = execution_status.standing if "execution" in found else sweeps.status
     present(found, render, format, output)
 

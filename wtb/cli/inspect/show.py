@@ -83,6 +83,17 @@ def show(
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Outputs: only cases with this tag.")] = None,
     text: Annotated[str | None, typer.Option("--text", help="Outputs: only cases in which it is found.")] = None,
+    wrong: Annotated[
+        str | None,
+        typer.Option(
+            "--wrong",
+            metavar="all|none",
+            help="Outputs: only cases that all combinations get wrong, or none.",
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="With --wrong: by which metric \\[default: the one that decides].")
+    ] = None,
     offset: Annotated[int | None, typer.Option("--offset", help="Outputs: skip so many cases.")] = None,
     open_it: options.Open = False,
     db: options.Db = None,
@@ -96,8 +107,9 @@ def show(
     See also: `wtb status` says how far it is; `wtb matrix` compares the combinations; `wtb history` shows checkpoints.
 
     Examples: wtb show nightly --cells --failed  |  wtb show nightly --outputs --worst accuracy  |
-    wtb show nightly --outputs --limit 1000 --format csv -o outputs.csv  |  wtb show nightly --cells --format csv  |
-    wtb show EXECUTION --calls  |  wtb show EXECUTION --key answer  |  wtb show CHECKPOINT
+    wtb show nightly --outputs --wrong all  |  wtb show nightly --outputs --limit 1000 --format csv -o outputs.csv  |
+    wtb show nightly --cells --format csv  |  wtb show EXECUTION --calls  |  wtb show EXECUTION --key answer  |
+    wtb show CHECKPOINT
     """
     is_csv = format is options.ShownFormat.csv
     asked = _Asked(open_backend(db), ref, options.Format.table if is_csv else options.Format(format.value), output)
@@ -109,6 +121,8 @@ def show(
         "worst": worst,
         "tag": tag,
         "text": text,
+        "wrong": wrong,
+        "metric": metric,
         "offset": offset,
     }
     of_outputs = {name: value for name, value in of_outputs.items() if value is not None}

@@ -19,7 +19,6 @@ from wtb.cli.console import (
     put,
     read_limits,
     read_names,
-    read_pairs,
     read_row,
     render_matrix,
     say,
@@ -32,6 +31,7 @@ from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.texts import plural
 from wtb.operations.results import matrix as operations
 from wtb.operations.results import scoring
+from wtb.operations.row_names import split_filter
 from wtb.planning.factors import parameter_files
 
 if TYPE_CHECKING:
@@ -120,15 +120,17 @@ def page_query(document: JudgedMatrixDocument, baseline: str | None) -> str:
     rows = [row["combination"] for row in document["rows"]]
     query = {} if baseline is None else {"baseline": str(rows.index(document["baseline"] or {}))}
     if view := document.get("view"):
-        pairs = [pair for text in view["where"] for pair in read_pairs("--where", [text]).items()]
+        filters = [split_filter(text) for text in view["where"]]
+        single = [pair for pairs in filters if len(pairs) == 1 for pair in pairs]
+        together = [pairs for pairs in filters if len(pairs) > 1]
         pivot = view.get("pivot")
         query |= {
-            "where": urlencode(pairs),
+            "where": ";".join(map(urlencode, [single, *together])),
             "good": "1" if view["within"] else "",
             "sort": view["sort"] or "",
             "group": ",".join(view["group_by"][:1]),
             "pivot": ",".join(pivot["factors"]) if pivot else "",
-            "metric": view["metric"] or "",
+            ("metric" if view["metric"] in document["metrics"] else "measure"): view["metric"] or "",
         }
     text = urlencode({key: value for key, value in query.items() if value})
     return f"?{text}" if text else ""

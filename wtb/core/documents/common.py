@@ -121,6 +121,14 @@ class FailureExample(TypedDict):
     command: str
 
 
+class FailedCase(TypedDict):
+    """A case of which cells failed for a cause, and the execution of the first of them."""
+
+    case: str
+    cells: int
+    execution: str | None
+
+
 class FailureCause(TypedDict):
     """Failed cells whose errors differ only in numbers, addresses and quoted texts."""
 
@@ -132,6 +140,8 @@ class FailureCause(TypedDict):
     retry: bool  # whether another try could end otherwise
     combinations: list[int]  # numbers of rows of the matrix
     example: FailureExample
+    cases: NotRequired[list[FailedCase]]  # the first, as many as were asked for
+    text: NotRequired[str | None]  # a part of the message that all of these cells have, by which they can be searched
 
 
 class FailureCauses(TypedDict):

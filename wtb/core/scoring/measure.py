@@ -53,6 +53,11 @@ class Measure:
         """The worse end of the scale, where one was declared."""
         return self.low if self.better == "higher" else self.high
 
+    @property
+    def best(self) -> float | None:
+        """The better end of the scale, where one was declared."""
+        return self.high if self.better == "higher" else self.low
+
     def row(self) -> StoredMeasure:
         """Its columns in `metrics`."""
         by_median = self.compare == "median"

@@ -105,7 +105,7 @@ def brief(document: MatrixDocument) -> dict[str, object] | None:
     has_score = document["decision"]["metric"] is not None and document["decision"]["mean"] is not None
     return {
         "title": found.title,
-        "score": found.facts[0] if has_score else None,
+        "score": _score(document, document["decision"], brief=True) if has_score else None,
         "verdict": found.verdict,
         "verdict_tone": found.verdict_tone,
     }
@@ -162,17 +162,23 @@ def _title(document: MatrixDocument, decision: DecisionDocument, word: str) -> s
 
 
 def _facts(document: MatrixDocument, decision: DecisionDocument) -> list[tuple[str, str]]:
-    facts, metric = [], decision["metric"]
-    if metric is not None and decision["mean"] is not None:
-        digits = figures.decimals(document, metric)
-        ci = decision["ci"]
-        between = "" if ci is None else f", {figures.number(ci[0], digits)} to {figures.number(ci[1], digits)}"
-        facts.append((printable(metric), f"{figures.number(decision['mean'], digits)}{between}"))
+    facts = []
+    if decision["metric"] is not None and decision["mean"] is not None:
+        facts.append(_score(document, decision))
     if decision["cost_usd"]:
-        facts.append(("cost", money(decision["cost_usd"])))
+        facts.append(("cost per answer", money(decision["cost_usd"])))
     if decision["latency_s"] is not None:
-        facts.append(("p50", duration(decision["latency_s"])))
+        facts.append(("median time", duration(decision["latency_s"])))
     return facts
+
+
+def _score(document: MatrixDocument, decision: DecisionDocument, *, brief: bool = False) -> tuple[str, str]:
+    """Return the metric that decides, and its mean with the interval, which is called so unless it is to be brief."""
+    metric, ci = decision["metric"] or "", decision["ci"]
+    digits = figures.decimals(document, metric)
+    name = "" if brief else "95% interval from "
+    between = "" if ci is None else f", {name}{figures.number(ci[0], digits)} to {figures.number(ci[1], digits)}"
+    return printable(metric), f"{figures.number(decision['mean'], digits)}{between}"
 
 
 def _basis(document: MatrixDocument, decision: DecisionDocument) -> list[str]:

@@ -79,14 +79,17 @@ def run_document(row: ListedSweep) -> RunDocument:
     }
 
 
-def status_document(database: Database, row: SweepRow) -> StatusDocument:
-    """How far a sweep is: cells, node runs, cost, who runs it, and how to go on. The row is one of `find_sweep`."""
+def status_document(database: Database, row: SweepRow, *, cases: int = 0) -> StatusDocument:
+    """How far a sweep is: cells, node runs, cost, who runs it, and how to go on. The row is one of `find_sweep`.
+
+    cases: how many to list for each cause of failures.
+    """
     row = replace(row, reason=executions.reason_now(database, row))
     counts = queries.cell_counts(database, row.id)
     graph = queries.workflow_graph(database, row.workflow_id)
     counted, own, forks, _ = aggregates.node_run_totals(database, row.id)
     stalled = stalled_document(database, row)
-    failed, more = causes(database, row)
+    failed, more = causes(database, row, cases=cases)
     owners: list[SweepOwner] = [
         {"host": owner.host, "pid": owner.pid, "state": state_of(owner)} for owner in leases.owners(database, row.id)
     ]

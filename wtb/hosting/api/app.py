@@ -129,7 +129,7 @@ def make_app(
             responses=_further_responses(route),
             dependencies=[_permission(route, context)],
         )
-    app.include_router(sign_in.router(identities, doors))
+    app.include_router(sign_in.router(identities, doors, runs=context.local is not None))
     if doors.provider is not None:
         app.include_router(sign_in.provider_router(identities, doors.provider))
     app.include_router(follow.router(context, streams, doors.requests))

@@ -37,20 +37,23 @@ class SignedIn(TypedDict):
     scopes: What they may do.
     csrf: What their pages send as `X-CSRF-Token` with requests that change something; null if nobody is signed in.
     provider: At which one can sign in; null if there is none.
+    runs: Whether the server itself runs sweeps that no workers run.
     """
 
     name: str | None
     scopes: list[str]
     csrf: str | None
     provider: str | None
+    runs: bool
 
 
-def router(identities: Identities, doors: Doors) -> APIRouter:
+def router(identities: Identities, doors: Doors, *, runs: bool) -> APIRouter:
     """Return the requests by which browsers sign in and out. They take no identity: they are how one is got.
 
     Args:
         identities: Who may ask.
         doors: How people come in.
+        runs: Whether the server itself runs sweeps that no workers run.
     """
     routes = APIRouter(prefix=PREFIX, tags=["sign-in"])
 
@@ -58,7 +61,7 @@ def router(identities: Identities, doors: Doors) -> APIRouter:
     async def show(request: Request) -> Response:
         cookie = cookie_of(request.scope)
         identity = None if cookie is None else await identities.find_signed_in(cookie)
-        return _signed_in(identity, cookie, doors.provider)
+        return _signed_in(identity, cookie, doors.provider, runs)
 
     @routes.post(SIGN_IN, summary="Exchange a code or a token for a cookie.", response_model=SignedIn)
     async def begin(
@@ -77,7 +80,7 @@ def router(identities: Identities, doors: Doors) -> APIRouter:
             often = failed_too_often(doors, request.scope, token or code or "")
             return often or await _failed(identities, _via(request), address, detail)
         cookie = await identities.sign_in(identity, _via(request), address)
-        response = _signed_in(identity, cookie, doors.provider)
+        response = _signed_in(identity, cookie, doors.provider, runs)
         response.headers.append("Set-Cookie", set_cookie(request.scope, cookie, MOST_S))
         return response
 
@@ -159,11 +162,12 @@ def _via(request: Request) -> str:
     return f"{request.method} {PREFIX}{SIGN_IN}"
 
 
-def _signed_in(identity: Identity | None, cookie: str | None, provider: Provider | None) -> JSONResponse:
+def _signed_in(identity: Identity | None, cookie: str | None, provider: Provider | None, runs: bool) -> JSONResponse:
     signed: SignedIn = {
         "name": identity.name if identity else None,
         "scopes": sorted(identity.may) if identity else [],
         "csrf": csrf_token(cookie) if identity and cookie else None,
         "provider": provider.name if provider else None,
+        "runs": runs,
     }
     return JSONResponse(signed, headers=_NOT_KEPT)

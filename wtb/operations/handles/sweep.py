@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from wtb.analysis.comparison.compare import LOOKED_INTO
 from wtb.analysis.judges.check import JudgeCheck, LabelQueue
@@ -365,6 +365,8 @@ class SweepHandle(TargetHandle):
         worst: str | None = None,
         tag: str | None = None,
         text: str | None = None,
+        wrong: Literal["all", "none"] | None = None,
+        metric: str | None = None,
         cases: Sequence[str] = (),
         offset: int = 0,
         limit: int = PAGE,
@@ -385,6 +387,8 @@ class SweepHandle(TargetHandle):
             worst=worst,
             tag=tag,
             text=text,
+            wrong=wrong,
+            metric=metric,
             cases=cases,
             offset=offset,
             limit=limit,

@@ -212,13 +212,16 @@ class TargetHandle(ABC):
     # Looking
 
     @documented_by(status)
-    def status_details(self) -> StatusDocument | StandingDocument:
+    def status_details(self, *, cases: int = 0) -> StatusDocument | StandingDocument:
         """Return how far it is, what holds it up and how to continue, as `wtb status --format json` prints it.
+
+        Args:
+            cases: Of a sweep: how many cases to list for each cause of failures, at most 100.
 
         Returns:
             The document.
         """
-        return status(self._context, self.id)
+        return status(self._context, self.id, cases=cases)
 
     @documented_by(show)
     def details(self, *, calls: bool = False) -> SummaryDocument | ExecutionDocument:

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import get_args
+from typing import Annotated, get_args
 
 from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Count
+from wtb.core.arguments.kinds import Count, Number
 from wtb.core.documents.common import RunStatus
 from wtb.core.documents.executions import ExecutionDocument, OutcomeDocument, StandingDocument
 from wtb.core.documents.sweeps import CellDocument, RunDocument, StatusDocument, SummaryDocument, SweepDocument
@@ -26,6 +26,8 @@ from wtb.store.limits.sessions import find_session
 from wtb.store.read import details, queries
 from wtb.store.read.references import find, find_one, find_target
 from wtb.store.rows.sweeps import SweepRow
+
+ListedCases = Annotated[int, Number(0, 100, whole=True)]
 
 
 @checked
@@ -139,12 +141,13 @@ def _last(context: Context, ref: str | None) -> SweepRow | None:
 
 
 @checked
-def status(context: Context, ref: str) -> StatusDocument | StandingDocument:
+def status(context: Context, ref: str, *, cases: ListedCases = 0) -> StatusDocument | StandingDocument:
     """Return how far a sweep or an execution is, what holds it up, and how to continue.
 
     Args:
         context: Where.
         ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
+        cases: Of a sweep: how many cases to list for each cause of failures.
 
     Returns:
         The document, as `wtb status --format json` prints it.
@@ -156,7 +159,7 @@ def status(context: Context, ref: str) -> StatusDocument | StandingDocument:
     target = find_target(context.database, ref)
     if target.kind == "execution":
         return standing_document(context.database, target.row)
-    return status_document(context.database, target.row)
+    return status_document(context.database, target.row, cases=cases)
 
 
 def outcome(context: Context, ref: str) -> OutcomeDocument:

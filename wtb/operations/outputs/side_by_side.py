@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from wtb.analysis.headings import sweep_heading
 from wtb.analysis.scores import Scores
@@ -14,12 +14,14 @@ from wtb.core.documents.results.outputs import (
     MOST_ROWS,
     CaseOutputs,
     CellOutputs,
+    OutputMetric,
     OutputScore,
     OutputsDocument,
     OutputValue,
 )
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.failures import Failure
+from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.unknown_costs import is_concerned
 from wtb.core.tree.checkpoints import is_hidden, shown
 from wtb.operations.context import Context
@@ -30,7 +32,7 @@ from wtb.store.database import Database
 from wtb.store.read import details, evidence, queries
 from wtb.store.read.costs import unknown_costs
 from wtb.store.read.outputs import output_rows
-from wtb.store.read.outputs.output_filters import OutputFilters, Place, WorstFirst, matching_places
+from wtb.store.read.outputs.output_filters import OutputFilters, Place, WorstFirst, WrongIn, matching_places
 from wtb.store.read.outputs.output_rows import Beginning, CellPlace, OutputCell
 from wtb.store.read.references import find, find_one
 from wtb.store.rows.sweeps import CaseRow, SweepRow
@@ -55,6 +57,8 @@ def outputs(
     worst: str | None = None,
     tag: str | None = None,
     text: str | None = None,
+    wrong: Literal["all", "none"] | None = None,
+    metric: str | None = None,
     cases: Sequence[str] = (),
     offset: FromZero = 0,
     limit: PageSize = PAGE,
@@ -73,6 +77,9 @@ def outputs(
         worst: A metric: the cases with the worst mean score under these combinations first.
         tag: Only cases with this tag.
         text: Only cases in which this text is found: in their id, input, expected value, an output or an error.
+        wrong: Only cases for which all combinations of the sweep are wrong, or none is. A cell is wrong if it failed,
+            or if its score is not the best one of the scale of `metric`. Cells without a score do not count.
+        metric: The metric of `wrong`; by default the one that decides.
         cases: Only the cases with these ids.
         offset: How many matching cases to skip.
         limit: How many to return at most.
@@ -97,6 +104,7 @@ def outputs(
             text or None,
             tuple(dict.fromkeys(cases)),
             sight.worst(worst),
+            sight.wrong(wrong, metric),
         )
         for case in filters.cases:
             details.check_case(database, sweep.id, case)
@@ -106,7 +114,7 @@ def outputs(
         "sweep": sweep_heading(sweep),
         "rows": [{"row": row, "combination": sight.choices[row]} for row in sight.columns],
         "combinations": len(sight.choices),
-        "metrics": {name: {"better": measure.better} for name, measure in sight.measures.items()},
+        "metrics": {name: _metric(measure) for name, measure in sight.measures.items()},
         "keys": sight.keys,
         "other_keys": [key for key in sight.known_keys if key not in sight.keys],
         "tags": sight.tags,
@@ -264,6 +272,20 @@ class _Sight:
         measure = scores.measures[scores.chosen_metric(metric)]
         return WorstFirst(metric, measure.better == "lower", scores.failure_score(measure))
 
+    def wrong(self, which: Literal["all", "none"] | None, metric: str | None) -> WrongIn | None:
+        """The cases to show by how many combinations are wrong. Raises InputError."""
+        if which is None:
+            if metric is not None:
+                raise InputError("metric is that of wrong; expected wrong, too", argument="metric")
+            return None
+        name = Scores(self._database, self._sweep).chosen_metric(metric)
+        measure = self.measures[name]
+        if measure.best is None:
+            scaled = [other for other, one in self.measures.items() if one.best is not None]
+            expected = f"expected one of {', '.join(scaled)}" if scaled else "no metric of the sweep has one"
+            raise InputError(f"metric {name!r} has no scale, so no score of it is wrong; {expected}", argument="metric")
+        return WrongIn(which, name, measure.better == "lower", measure.best)
+
     def cases(self, places: Sequence[Place]) -> list[CaseOutputs]:
         """The cases at places, with their cells."""
         cells = output_rows.output_cells(self._database, self._sweep.id, places, self.columns, self.keys)
@@ -294,6 +316,13 @@ class _Sight:
             }
             for number, repeat in places
         ]
+
+
+def _metric(measure: Measure) -> OutputMetric:
+    metric: OutputMetric = {"better": measure.better}
+    if measure.best is not None:
+        metric["best"] = measure.best
+    return metric
 
 
 class _Values:

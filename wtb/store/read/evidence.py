@@ -16,6 +16,7 @@ from wtb.store.tables.schema import cases, cells, executions, fires, is_kept, no
 
 Rows = list[tuple[Any, ...]]
 MESSAGE = 300  # characters of an error that tell causes apart
+FAILED_CASES = 10_000  # that are looked at to list those of a cause
 
 
 def shared_runs(database: Database, sweep_id: str) -> Rows:
@@ -62,6 +63,20 @@ def failed_cells(database: Database, sweep_id: str) -> Rows:
     (combination, status, node, kind, type, final, message, cells, an execution, its case's number).
     """
     return database.tuples(_FAILED_CELLS.where(cells.c.sweep_id == sweep_id))
+
+
+def failed_cases(database: Database, sweep_id: str) -> Rows:
+    """(node, type, message, number of a case, cells, an execution) of the first failed cells, in the order of cases."""
+    node, type_, message = (cells.c.failure[key].as_string() for key in ("node", "type", "message"))
+    cause = (node, type_, sa.func.substr(message, 1, MESSAGE), cells.c.case_number)
+    query = (
+        sa.select(*cause, sa.func.count(), sa.func.min(cells.c.execution_id))
+        .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(("failed", "set_aside")))
+        .group_by(*cause)
+        .order_by(cells.c.case_number)
+        .limit(FAILED_CASES)
+    )
+    return database.tuples(query)
 
 
 def failed_scores(database: Database, sweep_id: str) -> Rows:

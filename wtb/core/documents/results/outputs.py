@@ -84,9 +84,10 @@ class CaseOutputs(TypedDict):
 
 
 class OutputMetric(TypedDict):
-    """A metric, and which scores are better."""
+    """A metric, which scores are better, and the best one of its scale."""
 
     better: Better
+    best: NotRequired[float]  # left out if it has no scale
 
 
 class OutputRow(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import sqlalchemy as sa
@@ -14,6 +14,7 @@ from wtb.store.database import Database
 from wtb.store.tables.schema import cases, cells, checkpoints, executions, is_kept, scores, values
 
 FAILED = ("failed", "set_aside")
+_EQUAL = 1e-9  # scores that are as near are equal
 Place = tuple[int, int]  # number of a case, repeat
 
 
@@ -33,6 +34,26 @@ class WorstFirst:
 
 
 @dataclass(frozen=True)
+class WrongIn:
+    """How many combinations of the sweep are wrong for a case: all of them, or none.
+
+    A cell is wrong if it failed, or if its score is worse than the best one of the scale. Cells without a score do not
+    count.
+
+    Attributes:
+        which: Of the combinations.
+        metric: Whose scores.
+        lower: Whether lower scores are better.
+        best: The best score of the scale.
+    """
+
+    which: Literal["all", "none"]
+    metric: str
+    lower: bool
+    best: float
+
+
+@dataclass(frozen=True)
 class OutputFilters:
     """Which repeats of cases are looked for. All filters must hold.
 
@@ -45,6 +66,7 @@ class OutputFilters:
         text: Only if this text is in the case, in an output or in the message of a failure, in any case of letters.
         cases: Only of the cases with these ids; all if empty.
         worst: The order; None for the order of the cases.
+        wrong: Only of these.
     """
 
     rows: Sequence[int]
@@ -55,6 +77,7 @@ class OutputFilters:
     text: str | None = None
     cases: Sequence[str] = ()
     worst: WorstFirst | None = None
+    wrong: WrongIn | None = None
 
 
 def matching_places(
@@ -102,6 +125,8 @@ def _places(database: Database, sweep_id: str, filters: OutputFilters) -> sa.Sel
     if filters.cases or filters.tag is not None:
         query = query.where(cells.c.case_number.in_(_cases(database, sweep_id, filters)))
     pair = sa.tuple_(cells.c.case_number, cells.c.repeat)
+    if filters.wrong is not None:
+        query = query.where(pair.in_(_wrong_in(sweep_id, filters.wrong)))
     if filters.differ is not None:
         query = query.where(pair.in_(_differing(sweep_id, filters.differ, filters.keys)))
     if filters.text is not None:
@@ -129,6 +154,33 @@ def _cases(database: Database, sweep_id: str, filters: OutputFilters) -> sa.Sele
         tag: Any = each(cases.c.tags).table_valued("value", name="tag", joins_implicitly=True)
         query = query.where(sa.exists(sa.select(sa.literal(1)).select_from(tag).where(tag.c.value == filters.tag)))
     return query
+
+
+def _wrong_in(sweep_id: str, wrong: WrongIn) -> sa.Select[Any]:
+    """Select the repeats of cases for which all combinations are wrong, or none is."""
+    score = scores.c.value
+    is_worse = score > wrong.best + _EQUAL if wrong.lower else score < wrong.best - _EQUAL
+    is_wrong = sa.case((cells.c.status.in_(FAILED), 1), (is_worse, 1), (score.is_not(None), 0))
+    enough = sa.func.min(is_wrong) == 1 if wrong.which == "all" else sa.func.max(is_wrong) == 0
+    return (
+        sa.select(cells.c.case_number, cells.c.repeat)
+        .select_from(cells)
+        .outerjoin(scores, _scored_by(wrong.metric))
+        .where(cells.c.sweep_id == sweep_id)
+        .group_by(cells.c.case_number, cells.c.repeat)
+        .having(enough)
+    )
+
+
+def _scored_by(metric: str) -> sa.ColumnElement[bool]:
+    """Join the scores of a metric to their cells."""
+    return sa.and_(
+        scores.c.sweep_id == cells.c.sweep_id,
+        scores.c.metric == metric,
+        scores.c.case_number == cells.c.case_number,
+        scores.c.repeat == cells.c.repeat,
+        scores.c.combination == cells.c.combination,
+    )
 
 
 def _differing(sweep_id: str, rows: tuple[int, int], keys: Sequence[str]) -> sa.Select[Any]:
@@ -208,20 +260,13 @@ def _json_text(text: str) -> str:
 
 def _means(sweep_id: str, rows: Sequence[int], worst: WorstFirst) -> sa.Select[Any]:
     """Select the mean of the scores of each repeat of a case; a failed cell counts as the sweep says."""
-    same = sa.and_(
-        scores.c.sweep_id == cells.c.sweep_id,
-        scores.c.metric == worst.metric,
-        scores.c.case_number == cells.c.case_number,
-        scores.c.repeat == cells.c.repeat,
-        scores.c.combination == cells.c.combination,
-    )
     score: Any = scores.c.value
     if worst.failure is not None:
         score = sa.case((cells.c.status.in_(FAILED), sa.literal(worst.failure, sa.Double)), else_=score)
     return (
         sa.select(cells.c.case_number, cells.c.repeat, sa.func.avg(score).label("score"))
         .select_from(cells)
-        .outerjoin(scores, same)
+        .outerjoin(scores, _scored_by(worst.metric))
         .where(cells.c.sweep_id == sweep_id, cells.c.combination.in_(list(rows)))
         .group_by(cells.c.case_number, cells.c.repeat)
     )

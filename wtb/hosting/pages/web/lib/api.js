@@ -1,12 +1,13 @@
 /** Requests to the server that this page came from. */
 import { signal } from "./html.js";
+import { jsonOf, parseWritten } from "./written.js";
 
 const PREFIX = "/api/v1";
 const READS = ["GET", "HEAD"];
 
 /**
  * Who asks, by a cookie that scripts cannot read; null for nobody, undefined until the server has said it.
- * @typedef {{name: string | null, scopes: string[], csrf: string}} Identity
+ * @typedef {{name: string | null, scopes: string[], csrf: string, runs: boolean}} Identity runs: whether the server itself runs what no workers run
  */
 export const identity = signal(/** @type {Identity | null | undefined} */ (undefined));
 
@@ -69,7 +70,7 @@ export async function request(method, path, given = {}) {
   let answer = await fetch(PREFIX + path + queryOf(given.query), {
     method,
     headers,
-    body: given.bytes ?? (given.body === undefined ? undefined : JSON.stringify(given.body)),
+    body: given.bytes ?? (given.body === undefined ? undefined : jsonOf(given.body)),
     signal: given.signal,
     cache: "no-store",
   });
@@ -87,6 +88,11 @@ export async function request(method, path, given = {}) {
 /** @param {string} path @param {Record<string, unknown>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */
 export async function get(path, query, signal) {
   return (await request("GET", path, { query, signal })).json();
+}
+
+/** The same with numbers as the server wrote them, for values that are edited and sent back. @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
+export async function getWritten(path, signal) {
+  return parseWritten(await (await request("GET", path, { signal })).text());
 }
 
 /** @param {string} path @param {unknown} [body] @param {AbortSignal} [signal] @returns {Promise<any>} */

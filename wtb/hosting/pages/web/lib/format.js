@@ -163,3 +163,8 @@ export function visible(text) {
     return code < 0x20 ? String.fromCharCode(0x2400 + code) : code === 0x7f ? "\u2421" : "\ufffd";
   });
 }
+
+/** A value that a node, a model or a person made, as text that can be read. @param {unknown} value */
+export function readable(value) {
+  return visible(asText(value));
+}

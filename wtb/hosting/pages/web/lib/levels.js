@@ -1,6 +1,7 @@
 /** What somebody varies, as a sweep file has it: variants of nodes, and levels of their parameters. */
 import { choicesOf, kindOf, parametersOf, valueOf } from "./parameters.js";
 import { parameterWords } from "./parameter_words.js";
+import { written } from "./written.js";
 
 /** What is varied of a node. levels: typed, by parameter. @typedef {{variants: string[], levels: Record<string, string[]>}} Varied */
 /** By node. @typedef {Record<string, Varied>} Vary */
@@ -17,7 +18,7 @@ function levelsOf(description, node, { levels }) {
   for (const parameter of parametersOf(description, node, usual)) {
     const isLines = kindOf(parameter) === "lines";
     const typed = (levels[parameter.name] ?? []).flatMap((text) => (isLines ? text.split("\n").map((line) => line.trim()) : [text])).filter((text) => text.trim());
-    const values = typed.map((text) => (choicesOf(parameter.schema) ? JSON.parse(text) : valueOf(parameter, text)));
+    const values = typed.map((text) => (choicesOf(parameter.schema) ? written(text) : valueOf(parameter, text)));
     const seen = new Set();
     for (const [place, value] of values.entries()) {
       const key = JSON.stringify(value);

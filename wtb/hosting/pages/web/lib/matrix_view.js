@@ -7,14 +7,16 @@ import { labelsOf } from "./format.js";
  * @property {string} sort `evidence`, `number`, `cost`, `latency`, a metric or a factor; `:asc` or `:desc` may follow
  * @property {boolean} good only rows that are shown to be within the margin
  * @property {Map<string, string[]>} where levels by factor, of which one must hold
+ * @property {[string, string][][]} together factors with their levels that must hold together; of those with the same factors, one must hold
  * @property {string | null} group the factor by whose levels rows stand together
  * @property {string[]} pivot one or two factors
+ * @property {string | null} measure `cost` or `latency`, of which a pivot table is made instead of the metric
  */
 /** @typedef {{mean: number | null, ci: number[] | null, rows: number[], left_out: number[]}} PivotCell */
 /** @typedef {{factors: string[], metric: string, lines: (string | null)[], columns: (string | null)[], cells: PivotCell[][], balanced: boolean}} Pivot */
 
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
-const FIGURES = ["cost", "latency"];
+export const FIGURES = ["cost", "latency"];
 
 /** Nodes and factors in which rows differ. @param {any} matrix @returns {string[]} */
 export function factorsOf(matrix) {
@@ -25,7 +27,8 @@ export function factorsOf(matrix) {
 export function viewOf(query, matrix, metric) {
   const factors = factorsOf(matrix);
   const where = /** @type {Map<string, string[]>} */ (new Map());
-  for (const [factor, level] of new URLSearchParams(query.where ?? "")) {
+  const [single, ...several] = (query.where ?? "").split(";");
+  for (const [factor, level] of new URLSearchParams(single)) {
     const named = factors.includes(factor) ? levelNamed(matrix, factor, level) : null;
     if (named !== null) where.set(factor, [...(where.get(factor) ?? []), named]);
   }
@@ -37,8 +40,10 @@ export function viewOf(query, matrix, metric) {
     sort,
     good: Boolean(query.good),
     where,
+    together: several.map((text) => [...new URLSearchParams(text)].map(([factor, level]) => [factor, levelNamed(matrix, factor, level) ?? level])),
     group: group !== undefined && factors.includes(group) ? group : null,
     pivot: (query.pivot ?? "").split(",").filter((factor, place, all) => factors.includes(factor) && all.indexOf(factor) === place).slice(0, 2),
+    measure: FIGURES.includes(query.measure) && !(query.measure in matrix.metrics) ? query.measure : null,
   };
 }
 
@@ -49,10 +54,20 @@ function levelNamed(matrix, factor, level) {
   return levels.includes(level) ? level : near.length === 1 ? near[0] : null;
 }
 
-/** Filters as they stand in an address. @param {Map<string, string[]>} where @returns {string | null} */
-export function whereText(where) {
-  const text = new URLSearchParams([...where].flatMap(([factor, levels]) => levels.map((level) => [factor, level]))).toString();
-  return text || null;
+/** Filters as they stand in an address. @param {Map<string, string[]>} where @param {[string, string][][]} together @returns {string | null} */
+export function whereText(where, together) {
+  const single = [...where].flatMap(([factor, levels]) => levels.map((level) => [factor, level]));
+  return [single, ...together].map((pairs) => new URLSearchParams(pairs).toString()).join(";") || null;
+}
+
+/** Whether a row has levels that hold together: of those of the same factors, one. @param {Record<string, string>} labels @param {[string, string][][]} together */
+function hasTogether(labels, together) {
+  const holds = /** @type {Map<string, boolean>} */ (new Map());
+  for (const pairs of together) {
+    const factors = JSON.stringify(pairs.map(([factor]) => factor).sort());
+    holds.set(factors, Boolean(holds.get(factors)) || pairs.every(([factor, level]) => labels[factor] === level));
+  }
+  return [...holds.values()].every(Boolean);
 }
 
 /** @param {any} matrix @returns {number[]} */
@@ -93,11 +108,11 @@ export function levelsOf(matrix, rows, factor) {
 }
 
 /** The numbers of the rows that a view shows, from top to bottom. @param {any} matrix @param {string | null} metric @param {View} view @returns {number[]} */
-export function rowsOf(matrix, metric, { sort, good, where, group }) {
+export function rowsOf(matrix, metric, { sort, good, where, together, group }) {
   const isShown = (/** @type {number} */ number) => {
     const row = matrix.rows[number];
     const labels = labelsOf(row.combination);
-    return (!good || !metric || isGoodEnough(row, metric)) && [...where].every(([factor, levels]) => levels.includes(labels[factor]));
+    return (!good || !metric || isGoodEnough(row, metric)) && [...where].every(([factor, levels]) => levels.includes(labels[factor])) && hasTogether(labels, together);
   };
   const rows = sorted(matrix, metric, sort).filter(isShown);
   if (!group) return rows;

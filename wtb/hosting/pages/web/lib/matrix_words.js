@@ -15,10 +15,12 @@ export const matrixWords = {
   group: "Group by",
   pivot: "Pivot",
   by: "by",
+  measure: "Measure",
   nothing: "–",
   levels: (/** @type {string} */ factor, /** @type {string[]} */ chosen) => (chosen.length ? `${factor}: ${chosen.join(", ")}` : factor),
   without: "without",
   shown: (/** @type {number} */ shown, /** @type {number} */ all) => `${whole.format(shown)} of ${whole.format(all)} combinations. Filters change no statistic: intervals, tests and corrections are those of all rows.`,
+  together: (/** @type {[string, string][][]} */ all) => `${all.map((pairs) => pairs.map(([factor, level]) => `${factor}=${level}`).join(" ")).join(" or ")}:`,
   all: "Show all",
   none: "No combination is left by the filters.",
   caption: (/** @type {string} */ metric, /** @type {string[]} */ factors, /** @type {number[]} */ counts) =>

@@ -6,7 +6,7 @@ export function fromFile({ outputs, failureScores }) {
   const columnOf = new Map(outputs.rows.map((/** @type {any} */ one, /** @type {number} */ place) => [one.row, place]));
   return {
     load: async (query) => {
-      const { rows, columns, failed, differ, worst, tag, text, cases, offset, limit } = /** @type {any} */ (query);
+      const { rows, columns, failed, differ, worst, tag, text, wrong, metric, cases, offset, limit } = /** @type {any} */ (query);
       const cellOf = (/** @type {any} */ one, /** @type {number} */ row) => one.cells[/** @type {number} */ (columnOf.get(row))] ?? null;
       const needle = text?.toLowerCase();
       const found = outputs.cases.filter((/** @type {any} */ one) => {
@@ -14,6 +14,7 @@ export function fromFile({ outputs, failureScores }) {
         return (
           (!failed || cells.some(isFailed)) &&
           (!differ.length || unlike(cellOf(one, differ[0]), cellOf(one, differ[1]))) &&
+          (!wrong || isWrongIn(one.cells, wrong, metric, outputs.metrics[metric])) &&
           (!tag || one.tags.includes(tag)) &&
           (!cases.length || cases.includes(one.case)) &&
           (!needle || textsOf(one, cells).some((part) => part.toLowerCase().includes(needle)))
@@ -31,6 +32,14 @@ export function fromFile({ outputs, failureScores }) {
       return { ...outputs, total: found.length, offset, cases: page };
     },
   };
+}
+
+/** Whether all combinations are wrong, or none is: those that failed, or have another score than the best one. @param {any[]} cells @param {"all" | "none"} which @param {string} metric @param {{better: string, best: number}} measure */
+function isWrongIn(cells, which, metric, { better, best }) {
+  const gap = (/** @type {number} */ score) => (better === "lower" ? score - best : best - score);
+  const judged = cells.filter((cell) => cell && (isFailed(cell) || typeof cell.scores[metric]?.value === "number"));
+  const wrong = judged.filter((cell) => isFailed(cell) || gap(cell.scores[metric].value) > 1e-9);
+  return judged.length > 0 && wrong.length === (which === "all" ? judged.length : 0);
 }
 
 /** @param {any} cell */

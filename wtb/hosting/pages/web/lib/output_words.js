@@ -2,6 +2,9 @@
 
 const whole = new Intl.NumberFormat("en");
 
+/** @param {number | null} cases */
+const counted = (cases) => (cases === null ? "" : ` (${whole.format(cases)})`);
+
 export const outputWords = {
   tab: "Outputs",
   label: "Outputs: rows are cases, columns are combinations",
@@ -16,6 +19,10 @@ export const outputWords = {
   chooseColumns: (/** @type {number} */ shown, /** @type {number} */ all) => `Combinations: ${shown} of ${all}`,
   chooseKeys: (/** @type {string[]} */ keys) => `Shown: ${keys.join(", ")}`,
   failed: "Failed only",
+  wrong: "Wrong",
+  wrongInAll: (/** @type {number | null} */ cases) => `in all combinations${counted(cases)}`,
+  wrongInNone: (/** @type {number | null} */ cases) => `in none${counted(cases)}`,
+  wrongMeans: (/** @type {string} */ metric) => `Wrong: the cell failed, or ${metric} is not the best score of its scale. All combinations of the sweep count, not only those shown.`,
   differ: "Differs between",
   any: "any",
   all: "all",

@@ -14,7 +14,6 @@ export const parameterWords = {
   add: "Add a level",
   remove: (/** @type {string} */ name, /** @type {number} */ number) => `Remove level ${number} of ${name}`,
   wrong: (/** @type {string} */ name, /** @type {string} */ text, /** @type {string} */ type) => `${name}: “${text.length > 60 ? `${text.slice(0, 60)}…` : text}” is no ${type}`,
-  tooLarge: "the number is too large",
   twice: (/** @type {string} */ name, /** @type {string} */ text) => `${name}: level “${text.length > 60 ? `${text.slice(0, 60)}…` : text}” a second time`,
   combinations: (/** @type {number[]} */ factors, /** @type {number} */ total) => `${factors.length > 1 ? `${factors.join(" × ")} = ` : ""}${many(total, "combination")}`,
 };

@@ -1,5 +1,6 @@
 /** Parameters of nodes as a published workflow describes them, and values of them as a person types them. */
 import { parameterWords } from "./parameter_words.js";
+import { Written, written } from "./written.js";
 
 /** A parameter. current: its value where nobody changes it, undefined where that is not known. @typedef {{name: string, schema: any, shown: string, required: boolean, current: unknown}} Parameter */
 
@@ -41,19 +42,18 @@ function takes(schema, type) {
 
 /** A value as it is typed. @param {unknown} value */
 export function typedOf(value) {
+  if (value instanceof Written) return value.text;
   return typeof value === "string" ? value : JSON.stringify(value) ?? "";
 }
 
 /**
- * A value as the type of a parameter: a text as it is, all else as JSON.
+ * A value as the type of a parameter: a text as it is, all else as JSON, with numbers as they were typed.
  * @param {Parameter} parameter @param {string} text
  */
 export function valueOf({ name, schema, shown }, text) {
   if (schema.type === "string") return text;
   try {
-    const value = JSON.parse(text);
-    if (typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value)) throw new Error(parameterWords.tooLarge);
-    return value;
+    return written(text);
   } catch (error) {
     if (takes(schema, "string") || !(schema.type || schema.anyOf)) return text;
     throw new Error(parameterWords.wrong(name, text, shown));

@@ -174,7 +174,8 @@ export const words = {
         ? `${format(executed)} node runs instead of ${format(unshared)}: ${Math.round(100 * (1 - executed / unshared))}% shared`
         : `${format(executed)} node ${executed === 1 ? "run" : "runs"}`,
     noFailures: "No cell failed.",
-    forExample: "For example",
+    failedCases: "Cases",
+    moreCells: (/** @type {number} */ cells) => `and ${many(cells, "more cell")}`,
     announced: (/** @type {string} */ status, /** @type {number} */ done, /** @type {number} */ total, /** @type {number} */ failed) => `${status}: ${format(done)} of ${format(total)} cells ended${failed ? `, ${format(failed)} failed` : ""}`,
     toOutputs: "Show the outputs",
     noScores: "Nothing is scored so far, so combinations are not compared.",
@@ -372,7 +373,8 @@ export const words = {
   },
   steering: {
     approval: (/** @type {string} */ modes) => `People are asked: ${modes}`,
-    verbs: { pause: "Pause", resume: "Resume", retry: "Retry what failed", cancel: "Cancel" },
+    verbs: { pause: "Pause", resume: "Resume", retry: "Retry failed", cancel: "Cancel" },
+    confirmRetry: (/** @type {string} */ cells, /** @type {boolean} */ isOne) => `Run ${cells} ${isOne ? "cell" : "cells"} again, from the last good checkpoints, with the code as it is now? ${isOne ? "It costs" : "They cost"} again.`,
     confirmCancel: (/** @type {string} */ cells) => `Cancel it for good? Results so far stay; ${cells} cells that have not ended never will.`,
     breakpoints: (/** @type {number} */ count) => (count ? `Breakpoints of the sweep (${count})` : "Breakpoints of the sweep"),
     breakpointsLegend: "Where executions of this sweep pause: a node's name, after or before it, with a condition if need be, as in: before review if x > 3",
@@ -623,7 +625,7 @@ export const words = {
     matrix: "its page",
     pause: "“Pause” on its page",
     resume: "“Resume” on its page",
-    retry: "“Retry what failed” on its page",
+    retry: "“Retry failed” on its page",
     cancel: "“Cancel” on its page",
     extend: "“Extend” on its page",
     fork: "“What if …” at a step",

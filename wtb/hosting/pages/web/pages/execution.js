@@ -1,7 +1,7 @@
 /** One execution: what can be done with it, its steps on one axis of time, and the state that it came to. */
 import { Refused, useAction } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
-import { combination, count, duration, figure, usd } from "../lib/format.js";
+import { combination, count, duration, figure, usd, visible } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look } from "../lib/router.js";
@@ -78,7 +78,7 @@ function titleOf({ sweep, case: id, repeat, combinations }) {
 /** The end of what runs just now has printed. @param {{nodes: any[]}} props */
 function Printed({ nodes }) {
   return html`${nodes.filter((one) => one.printed).map((one) => html`<section key=${one.node + one.task} aria-label=${words.execution.prints(one.node)}>
-    <h3>${words.execution.prints(one.node)}</h3><pre tabindex="0">${one.printed}</pre></section>`)}`;
+    <h3>${words.execution.prints(one.node)}</h3><pre tabindex="0">${visible(one.printed)}</pre></section>`)}`;
 }
 
 /** How each node of the graph stands. @param {any} found @param {any} standing @returns {Record<string, string>} */
@@ -105,7 +105,7 @@ function Heading({ found: { execution, path: steps, next, totals, cells }, stand
       <h1>${titleOf(execution)}</h1><span class="quiet mono">${execution.id}</span><${Status} status=${status} reason=${reason} /><span class="grow"></span>
       <${Steering} kind="execution" path=${path} status=${status} failed=${failed} reload=${reload} />
     </div>
-    ${reason ? html`<p class="notice">${reason}</p>` : null}
+    ${reason ? html`<p class="notice">${visible(reason)}</p>` : null}
     <dl>
       <dt>${words.execution.sweep}</dt><dd><${Link} to=${`/sweeps/${segment(execution.sweep.id)}`}>${execution.sweep.name}<//></dd>
       <dt>${words.execution.case}</dt><dd>${execution.case}${execution.repeat ? `, ${words.execution.repeat(execution.repeat)}` : ""}</dd>
@@ -170,11 +170,11 @@ function Cells({ cells }) {
   if (!cells.length) return null;
   return html`<h2>${words.execution.cells}</h2><div class="scroll" tabindex="0"><table><tbody>${cells.map(
     (one) => html`<tr><td><${Status} status=${one.status} /></td><td class="mono">${combination(one.combination)}</td>
-      <td>${Object.entries(one.scores).map(([name, value]) => `${name} ${figure(/** @type {number} */ (value))}`).join(", ")}</td><td class="bad">${one.error ?? ""}</td></tr>`,
+      <td>${Object.entries(one.scores).map(([name, value]) => `${name} ${figure(/** @type {number} */ (value))}`).join(", ")}</td><td class="bad">${visible(one.error ?? "")}</td></tr>`,
   )}</tbody></table></div>`;
 }
 
 /** @param {{values: Record<string, unknown>}} props */
 function Values({ values }) {
-  return html`<dl>${Object.entries(values).map(([name, value]) => html`<dt class="mono">${name}</dt><dd><${Value} value=${value} /></dd>`)}</dl>`;
+  return html`<dl>${Object.entries(values).map(([name, value]) => html`<dt class="mono">${visible(name)}</dt><dd><${Value} value=${value} /></dd>`)}</dl>`;
 }

@@ -1,7 +1,7 @@
 /** What people say of answers, one after another, without whose they are: a key labels one and shows the next. */
 import { Refused, useAction } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
-import { figure } from "../lib/format.js";
+import { figure, visible } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, Link, look } from "../lib/router.js";
@@ -75,8 +75,8 @@ function Labelling({ path, queue, drawn }) {
 /** @param {{item: any}} props */
 function Item({ item }) {
   return html`<section aria-label=${words.label.answer}>
-    <h2>${words.label.input}</h2><pre tabindex="0">${item.input}</pre>
-    <h2>${words.label.answer}</h2><pre tabindex="0">${item.answer}</pre></section>`;
+    <h2>${words.label.input}</h2><pre tabindex="0">${visible(item.input)}</pre>
+    <h2>${words.label.answer}</h2><pre tabindex="0">${visible(item.answer)}</pre></section>`;
 }
 
 /** Pass and fail for scores of 0 and 1; a button for each level of a rubric; else a number. @param {{levels: string[], queue: any, isBusy: boolean, onLabel: (value: number) => void, place: number}} props */

@@ -1,6 +1,6 @@
 /** A new sweep of a workflow that workers publish: what varies, the cases and the evaluators. It is planned as it is filled in. */
 import { useAction, Refused } from "../lib/action.js";
-import { get, may, post, segment } from "../lib/api.js";
+import { get, getWritten, may, post, segment } from "../lib/api.js";
 import { evaluatorWords } from "../lib/evaluator_words.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { factorsOf, nothingVaried, varyOf } from "../lib/levels.js";
@@ -8,6 +8,7 @@ import { parameterWords } from "../lib/parameter_words.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { address, look, navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { written } from "../lib/written.js";
 import { CaseFileField } from "../views/case_file.js";
 import { declared, EvaluatorFields } from "../views/evaluator_fields.js";
 import { NodeFactors } from "../views/node_factors.js";
@@ -35,7 +36,7 @@ export function SubmitPage() {
 
 /** @param {{name: string, own: Listed[], builtIn: Listed[]}} props */
 function OfWorkflow({ name, own, builtIn }) {
-  const found = useResource((signal) => get(`/workflows/${segment(name)}`, {}, signal), [name]);
+  const found = useResource((signal) => getWritten(`/workflows/${segment(name)}`, signal), [name]);
   const description = found.data?.description;
   if (!description) return html`<${Waiting} resource=${found} />`;
   return html`<${Fields} workflow=${name} description=${description} own=${own} builtIn=${builtIn} />`;
@@ -110,7 +111,7 @@ function evaluatorsOf(text) {
   return text.split("\n").map((line) => line.trim()).filter(Boolean).map((line, place) => {
     if (!line.startsWith("{")) return line;
     try {
-      return JSON.parse(line);
+      return written(line);
     } catch (error) {
       throw new Error(words.submit.wrongEvaluator(place + 1, /** @type {Error} */ (error).message));
     }

@@ -27,7 +27,7 @@ import { SharingTree } from "../views/sharing_tree.js";
 import { PriceChart } from "../views/price_chart.js";
 import { Slices } from "../views/slices.js";
 import { Announced, Progress, Status } from "../views/status.js";
-import { Steering } from "../views/steering.js";
+import { mayRetry, Steering } from "../views/steering.js";
 import { StopRow } from "../views/stop_row.js";
 import { WhatWasRun } from "../views/what_was_run.js";
 
@@ -63,7 +63,8 @@ export function SweepPage({ parts: [ref] }) {
     if (columns.data && columns.data.metric !== shown) columns.reload(); // cells stay, and with them the focus, until there are others
   }, [columns.data, shown]);
   const sweep = status.data?.sweep;
-  const isLive = sweep !== undefined && !ENDED.includes(sweep.status);
+  const isAgain = sweep?.status === "completed" && status.data.cells.pending + status.data.cells.running > 0; // a retry that begins in a moment
+  const isLive = sweep !== undefined && (!ENDED.includes(sweep.status) || isAgain);
   const isConnected = useLive(ref, isLive, { status, figures, columns, told });
 
   useEffect(() => {
@@ -92,7 +93,7 @@ export function SweepPage({ parts: [ref] }) {
 function Tab({ tab, sweep, figures, columns, metric, status }) {
   const isReported = OF_REPORT.includes(tab);
   const report = useResource((signal) => (isReported ? get(`/sweeps/${segment(sweep)}/report`, {}, signal) : Promise.resolve(null)), [sweep, isReported]);
-  if (tab === "failures") return html`<${Causes} failures=${status.failures} />`;
+  if (tab === "failures") return html`<${Causes} sweep=${sweep} failures=${status.failures} />`;
   if (tab === "log") return html`<${Log} sweep=${sweep} />`;
   if (isReported) {
     if (!report.data) return html`<${Waiting} resource=${report} />`;
@@ -130,7 +131,7 @@ function Figures({ sweep, matrix, columns, metric }) {
   const [problem, setProblem] = useState(/** @type {unknown} */ (""));
   const [isChoosing, setChoosing] = useState(false);
   const nodes = useMemo(() => differing(matrix.rows.map((/** @type {any} */ row) => row.combination)), [matrix]);
-  const view = useMemo(() => viewOf(query, matrix, metric), [matrix, metric, query.sort, query.group, query.where, query.good, query.pivot]);
+  const view = useMemo(() => viewOf(query, matrix, metric), [matrix, metric, query.sort, query.group, query.where, query.good, query.pivot, query.measure]);
   const { group, good } = view;
   const margin = metric ? matrix.rows[0]?.metrics[metric]?.within?.margin : undefined;
   const order = useMemo(() => rowsOf(matrix, metric, view), [matrix, metric, view]);
@@ -235,13 +236,16 @@ function useLive(ref, isLive, resources) {
 
 /** @param {any} props */
 function Heading({ status, reload }) {
-  const { sweep, cells } = status;
+  const { sweep, cells, next } = status;
+  const kind = status.queue ? "queued" : "sweep";
+  const failed = cells.failed + cells.set_aside + cells.cancelled;
+  const isButton = status.queue || (next?.command.startsWith("wtb retry ") && mayRetry(kind, failed));
   return html`<div class="head">
       <h1>${sweep.name}</h1><span class="quiet mono">${sweep.id}</span><${Status} status=${sweep.status} reason=${sweep.reason} />
       <span class="grow"></span>
-      <${Steering} kind=${status.queue ? "queued" : "sweep"} path=${`/sweeps/${segment(sweep.id)}`} status=${sweep.status} failed=${cells.failed + cells.set_aside} reload=${reload} />
+      <${Steering} kind=${kind} path=${`/sweeps/${segment(sweep.id)}`} status=${sweep.status} failed=${failed} reload=${reload} />
     </div>
-    ${status.next ? html`<p class="notice">${status.next.why}${status.queue ? "" : html`: <code>${status.next.command}</code>`}</p>` : null}`;
+    ${next ? html`<p class="notice">${next.why}${isButton ? "" : html`: <code>${next.command}</code>`}</p>` : null}`;
 }
 
 /** How far a sweep is, what it took, and what can be added to it. @param {any} props */

@@ -1,5 +1,5 @@
 /** What nodes called: models with prompt and reply, and tools with arguments and result. */
-import { asText, count, date, duration, usd } from "../lib/format.js";
+import { count, date, duration, readable, usd } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { words } from "../lib/words.js";
 import { Conversation, isConversation } from "./conversation.js";
@@ -14,7 +14,7 @@ export function Calls({ step: { calls, invocations } }) {
     ${calls.map((/** @type {any} */ call) => html`<${ModelCall} call=${call} />`)}
     ${invocations.map(
       (/** @type {any} */ one) => html`<details><summary>${one.tool} · ${words.status[/** @type {"running"} */ (one.status)] ?? one.status} · ${duration(one.duration_s)}${one.undone_at ? ` · ${words.execution.undone(date(one.undone_at))}` : ""}</summary>
-        <h4>${words.execution.arguments}</h4><pre tabindex="0">${asText(one.arguments)}</pre><h4>${words.execution.result}</h4><pre tabindex="0">${asText(one.error ?? one.result)}</pre></details>`,
+        <h4>${words.execution.arguments}</h4><pre tabindex="0">${readable(one.arguments)}</pre><h4>${words.execution.result}</h4><pre tabindex="0">${readable(one.error ?? one.result)}</pre></details>`,
     )}`;
 }
 
@@ -35,6 +35,6 @@ function ModelCall({ call, node, isOpen = false }) {
 /** Messages as a conversation with the settings of the call below, anything else as text. @param {{value: any}} props */
 function Text({ value }) {
   const { messages, ...settings } = value && typeof value === "object" ? value : {};
-  if (!isConversation(messages)) return html`<pre tabindex="0">${asText(value)}</pre>`;
-  return html`<${Conversation} messages=${messages} />${Object.keys(settings).length ? html`<p class="quiet mono">${asText(settings)}</p>` : null}`;
+  if (!isConversation(messages)) return html`<pre tabindex="0">${readable(value)}</pre>`;
+  return html`<${Conversation} messages=${messages} />${Object.keys(settings).length ? html`<p class="quiet mono">${readable(settings)}</p>` : null}`;
 }

@@ -1,7 +1,7 @@
 /** A file of cases: dropped, chosen or pasted, read by the server as a sweep would read it, with the key of each column to choose. */
 import { post } from "../lib/api.js";
 import { caseWords } from "../lib/case_words.js";
-import { asText } from "../lib/format.js";
+import { readable } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { ENDINGS, nameOf, problemOf, upload } from "../lib/upload.js";
 import { words } from "../lib/words.js";
@@ -143,6 +143,6 @@ function Preview({ read }) {
 
 /** @param {unknown} value */
 function shown(value) {
-  const text = typeof value === "string" ? value : asText(value);
+  const text = readable(value);
   return text.length > 200 ? `${text.slice(0, 200)}…` : text;
 }

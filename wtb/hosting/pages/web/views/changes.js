@@ -3,6 +3,7 @@ import { asText } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { choicesOf, kindOf, typedOf, valueOf } from "../lib/parameters.js";
 import { words } from "../lib/words.js";
+import { jsonOf, written } from "../lib/written.js";
 
 /** What is typed so far, by key: only keys that were touched. @typedef {Record<string, string>} Typed */
 
@@ -24,7 +25,7 @@ function asTyped(value) {
 function read(key, text, before) {
   if (typeof before === "string") return text;
   try {
-    return JSON.parse(text);
+    return written(text);
   } catch (error) {
     throw new Error(words.changes.wrong(key, /** @type {Error} */ (error).message));
   }
@@ -75,7 +76,7 @@ function textOf(current) {
 
 /** @param {Parameter} parameter @param {string} text */
 function valueFrom(parameter, text) {
-  return choicesOf(parameter.schema) ? JSON.parse(text) : valueOf(parameter, text);
+  return choicesOf(parameter.schema) ? written(text) : valueOf(parameter, text);
 }
 
 /** @param {string} text */
@@ -98,8 +99,8 @@ function ParameterField({ parameter, text, onInput }) {
   const on = (/** @type {any} */ event) => onInput(event.target.value);
   const choices = choicesOf(schema);
   if (choices) {
-    const value = text ?? (current === undefined ? "" : JSON.stringify(current));
-    return html`<label class="wide"><code>${name}</code><select value=${value} onChange=${on}>${current === undefined ? html`<option value=""></option>` : null}${choices.map((one) => html`<option value=${JSON.stringify(one)}>${typedOf(one)}</option>`)}</select></label>`;
+    const value = text ?? (current === undefined ? "" : jsonOf(current));
+    return html`<label class="wide"><code>${name}</code><select value=${value} onChange=${on}>${current === undefined ? html`<option value=""></option>` : null}${choices.map((one) => html`<option value=${jsonOf(one)}>${typedOf(one)}</option>`)}</select></label>`;
   }
   const value = text ?? textOf(current);
   if (kindOf(parameter) === "texts") return html`<label class="wide"><code>${name}</code><textarea rows=${Math.min(16, Math.max(4, value.split("\n").length + 1))} value=${value} onInput=${on}></textarea></label>`;

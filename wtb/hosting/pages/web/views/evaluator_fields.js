@@ -6,6 +6,7 @@ import { html, useState } from "../lib/html.js";
 import { typedOf } from "../lib/parameters.js";
 import { evaluatorWords } from "../lib/evaluator_words.js";
 import { words } from "../lib/words.js";
+import { written } from "../lib/written.js";
 
 /** An evaluator: its options as the JSON Schema of an object. @typedef {{name: string, options: {properties: Record<string, any>, required: string[]}}} Listed */
 /** One that was picked, with what was typed for its options. @typedef {{name: string, typed: Record<string, string>}} Picked */
@@ -88,7 +89,7 @@ function asExpected(text, before) {
 /** @param {string} text */
 function jsonElseText(text) {
   try {
-    return JSON.parse(text);
+    return written(text);
   } catch {
     return text;
   }

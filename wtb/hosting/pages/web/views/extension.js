@@ -5,6 +5,7 @@ import { combination, labelsOf, usd } from "../lib/format.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { navigate } from "../lib/router.js";
 import { words } from "../lib/words.js";
+import { written } from "../lib/written.js";
 import { CaseFileField } from "./case_file.js";
 
 const PAUSE_MS = 400; // after which what is filled in is planned
@@ -21,7 +22,7 @@ const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter(Boo
 function jsonOf(text) {
   if (!/^[{["]/.test(text)) return undefined;
   try {
-    return JSON.parse(text);
+    return written(text);
   } catch (error) {
     throw new Error(words.extension.wrongJson(text, /** @type {Error} */ (error).message));
   }

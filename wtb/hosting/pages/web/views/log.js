@@ -1,4 +1,5 @@
 /** The events of a sweep as they come, the newest first. */
+import { visible } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { segment } from "../lib/api.js";
 import { Link } from "../lib/router.js";
@@ -29,7 +30,7 @@ export function Log({ sweep }) {
       (one) => html`<tr key=${one.id}>
         <td class="mono num">${one.at.slice(11, 23)}</td><td class=${one.severity === "error" ? "bad" : one.severity === "warning" ? "warn" : "quiet"}>${one.severity}</td><td class="mono">${one.kind}</td>
         <td>${one.execution ? html`<${Link} to=${`/executions/${segment(one.execution)}`} class="mono">${one.execution.slice(-6)}<//>` : null}</td>
-        <td class="mono name">${JSON.stringify(one.data)}</td>
+        <td class="mono name">${visible(JSON.stringify(one.data))}</td>
       </tr>`,
     )}</tbody></table></div>`;
 }

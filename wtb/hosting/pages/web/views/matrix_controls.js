@@ -1,6 +1,6 @@
 /** How the rows of a matrix are seen: which levels, in which order, in which groups, or as a pivot table. */
 import { html } from "../lib/html.js";
-import { factorsOf, levelsOf, sortParts, usualDirection, whereText } from "../lib/matrix_view.js";
+import { FIGURES, factorsOf, levelsOf, sortParts, usualDirection, whereText } from "../lib/matrix_view.js";
 import { matrixWords as texts } from "../lib/matrix_words.js";
 import { look } from "../lib/router.js";
 import { words } from "../lib/words.js";
@@ -15,15 +15,16 @@ export function MatrixControls({ matrix, metric, view }) {
   return html`<${SortChoice} matrix=${matrix} metric=${metric} sort=${view.sort} factors=${factors} />
     ${factors.length > 1 ? html`<${FactorChoice} label=${texts.group} factors=${factors} chosen=${view.group ?? ""} onChange=${(/** @type {string} */ group) => look({ group, sort: view.sort })} />` : null}
     ${metric && matrix.rows.length > 1 ? html`<span class="pair"><${FactorChoice} label=${texts.pivot} factors=${factors} chosen=${first} onChange=${(/** @type {string} */ one) => pivot(one, second)} />
-      ${first && factors.length > 1 ? html`<${FactorChoice} label=${texts.by} factors=${factors.filter((one) => one !== first)} chosen=${second} onChange=${(/** @type {string} */ other) => pivot(first, other)} />` : null}</span>` : null}
+      ${first && factors.length > 1 ? html`<${FactorChoice} label=${texts.by} factors=${factors.filter((one) => one !== first)} chosen=${second} onChange=${(/** @type {string} */ other) => pivot(first, other)} />` : null}
+      ${first ? html`<label>${texts.measure}<select value=${view.measure ?? ""} onChange=${(/** @type {any} */ event) => look({ measure: event.target.value })}><option value="">${metric}</option>${FIGURES.filter((name) => !(name in matrix.metrics)).map((name) => html`<option value=${name}>${texts[/** @type {"cost"} */ (name)]}</option>`)}</select></label>` : null}</span>` : null}
     ${matrix.rows.length > 1 ? factors.map((factor) => html`<${LevelFilter} key=${factor} factor=${factor} levels=${levelsOf(matrix, rows, factor).filter((one) => one !== null)} view=${view} />`) : null}
     ${margin === undefined ? null : html`<label><input type="checkbox" checked=${view.good} onChange=${(/** @type {any} */ event) => look({ good: event.target.checked ? "1" : null })} />${words.sweep.onlyGoodEnough(margin)}</label>`}`;
 }
 
 /** How many rows the filters leave, and the way back to all. @param {{matrix: any, order: number[], view: import("../lib/matrix_view.js").View}} props */
 export function Filtered({ matrix, order, view }) {
-  if (!view.where.size && !view.good) return null;
-  return html`<p class="quiet" role="status">${texts.shown(order.length, matrix.rows.length)} <button class="plain" onClick=${() => look({ where: null, good: null })}>${texts.all}</button></p>`;
+  if (!view.where.size && !view.together.length && !view.good) return null;
+  return html`<p class="quiet" role="status">${view.together.length ? html`<span class="mono">${texts.together(view.together)}</span> ` : null}${texts.shown(order.length, matrix.rows.length)} <button class="plain" onClick=${() => look({ where: null, good: null })}>${texts.all}</button></p>`;
 }
 
 /** @param {{matrix: any, metric: string | null, sort: string, factors: string[]}} props */
@@ -54,7 +55,7 @@ function LevelFilter({ factor, levels, view }) {
     const where = new Map(view.where);
     if (next.length) where.set(factor, next);
     else where.delete(factor);
-    look({ where: whereText(where) });
+    look({ where: whereText(where, view.together) });
   }
   return html`<details class=${`choices ${chosen.length ? "on" : ""}`}><summary>${texts.levels(factor, chosen)}</summary><div class="choice-list">
     ${levels.map((level) => html`<label key=${level}><input type="checkbox" checked=${chosen.includes(level)} onChange=${(/** @type {any} */ event) => change(level, event.target.checked)} />${level}</label>`)}</div></details>`;

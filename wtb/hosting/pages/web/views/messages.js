@@ -1,6 +1,6 @@
 /** What the nodes of an execution say and call, as it comes: the newest last. */
 import { request, segment } from "../lib/api.js";
-import { asText, duration, usd } from "../lib/format.js";
+import { asText, duration, usd, visible } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { follow } from "../lib/stream.js";
 import { words } from "../lib/words.js";
@@ -28,7 +28,7 @@ export function Messages({ sweep, execution, isLive }) {
   }, [sweep, execution, isLive]);
   if (!events.length) return null;
   return html`<h2>${words.messages.title}</h2><div class="log messages" tabindex="0" role="log" aria-label=${words.messages.title}><table><tbody>${events.map(
-    (one) => html`<tr key=${one.id}><td class="mono quiet">${one.at.slice(11, 19)}</td><td class="mono">${one.data.node ?? ""}</td><td class="name">${text(one)}</td></tr>`,
+    (one) => html`<tr key=${one.id}><td class="mono quiet">${one.at.slice(11, 19)}</td><td class="mono">${one.data.node ?? ""}</td><td class="name">${visible(text(one))}</td></tr>`,
   )}</tbody></table></div>`;
 }
 

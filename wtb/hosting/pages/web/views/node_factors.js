@@ -1,8 +1,8 @@
 /** What varies in a sweep: variants of nodes, and levels of their parameters. */
-import { asText } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { choicesOf, kindOf, parametersOf, typedOf } from "../lib/parameters.js";
 import { parameterWords } from "../lib/parameter_words.js";
+import { jsonOf, written } from "../lib/written.js";
 
 /** @typedef {import("../lib/levels.js").Varied} Varied */
 /** @typedef {import("../lib/parameters.js").Parameter} Parameter */
@@ -27,8 +27,8 @@ export function NodeFactors({ description, node, varied, onChange }) {
 /** @param {{parameter: Parameter, typed: string[] | null, onChange: (typed: string[] | null) => void}} props */
 function Levels({ parameter, typed, onChange }) {
   const { name, shown, current } = parameter;
-  const now = current === undefined ? null : asText(current).slice(0, 80);
-  const first = current === undefined ? "" : choicesOf(parameter.schema) ? JSON.stringify(current) : typedOf(current);
+  const now = current === undefined ? null : typedOf(current).slice(0, 80);
+  const first = current === undefined ? "" : choicesOf(parameter.schema) ? jsonOf(current) : typedOf(current);
   return html`<div class="parameter"><div class="bar"><code>${name}</code><span class="quiet name grow">${parameterWords.by(shown, now)}</span>
       <button type="button" class="plain" aria-expanded=${typed !== null} onClick=${() => onChange(typed === null ? [first] : null)}>${typed === null ? parameterWords.vary : parameterWords.keep}<span class="seen-only-by-readers"> ${name}</span></button></div>
     ${typed === null ? null : html`<${Editor} parameter=${parameter} typed=${typed} onChange=${onChange} />`}</div>`;
@@ -39,9 +39,9 @@ function Editor({ parameter, typed, onChange }) {
   const { name, schema } = parameter;
   const kind = kindOf(parameter);
   if (kind === "choices") {
-    const all = /** @type {unknown[]} */ (choicesOf(schema)).map((value) => JSON.stringify(value));
+    const all = /** @type {unknown[]} */ (choicesOf(schema)).map(jsonOf);
     const toggle = (/** @type {string} */ text) => onChange(all.filter((one) => (one === text) !== typed.includes(one)));
-    return html`<div class="bar">${all.map((text) => html`<label key=${text}><input type="checkbox" checked=${typed.includes(text)} onChange=${() => toggle(text)} />${typedOf(JSON.parse(text))}</label>`)}</div>`;
+    return html`<div class="bar">${all.map((text) => html`<label key=${text}><input type="checkbox" checked=${typed.includes(text)} onChange=${() => toggle(text)} />${typedOf(written(text))}</label>`)}</div>`;
   }
   if (kind === "lines") {
     const text = typed.join("\n");

@@ -11,7 +11,7 @@ function filter(changes) {
 }
 
 /** @param {any} props */
-export function OutputFilters({ about, matrix, rows, every, names, filters, against, total }) {
+export function OutputFilters({ about, matrix, rows, every, names, filters, against, total, wrong, metric }) {
   const [one = "", other = ""] = filters.differ.map(String);
   /** @param {string} first @param {string} second */
   const differ = (first, second) => filter({ differ: first && second && first !== second ? `${first}-${second}` : null });
@@ -19,6 +19,7 @@ export function OutputFilters({ about, matrix, rows, every, names, filters, agai
   return html`<div class="bar output-filters">
       <${Search} text=${filters.text ?? ""} />
       <label><input type="checkbox" checked=${Boolean(filters.failed)} onChange=${(/** @type {any} */ event) => filter({ failed: event.target.checked ? "1" : null })} />${words.failed}</label>
+      ${wrong ? html`<label title=${words.wrongMeans(metric)}>${words.wrong}<select value=${filters.wrong ?? ""} onChange=${(/** @type {any} */ event) => filter({ wrong: event.target.value })}><option value="">${words.any}</option><option value="all">${words.wrongInAll(wrong.all)}</option><option value="none">${words.wrongInNone(wrong.none)}</option></select></label>` : null}
       ${rows.length > 1 ? html`<span class="pair"><label>${words.differ}
         <select value=${one} onChange=${(/** @type {any} */ event) => differ(event.target.value, other || String(rows.find((/** @type {number} */ row) => String(row) !== event.target.value) ?? ""))}><option value="">${words.any}</option>${columns}</select></label>
         ${one ? html`<label>${words.and}<select value=${other} onChange=${(/** @type {any} */ event) => differ(one, event.target.value)}>${columns}</select></label>` : null}</span>` : null}
@@ -26,6 +27,7 @@ export function OutputFilters({ about, matrix, rows, every, names, filters, agai
       <label>${words.order}<select value=${filters.worst ?? ""} onChange=${(/** @type {any} */ event) => filter({ worst: event.target.value })}><option value="">${words.asCases}</option>${Object.keys(matrix.metrics).map((name) => html`<option value=${name}>${words.worst(name)}</option>`)}</select></label>
       <label>${words.against}<select value=${against} onChange=${(/** @type {any} */ event) => look({ against: event.target.value })}><option value="">${words.nothing}</option><option value="expected">${words.expectedValue}</option>${columns}</select></label>
     </div>
+    ${filters.wrong ? html`<p class="quiet">${words.wrongMeans(metric)}</p>` : null}
     <div class="bar output-filters">
       <${Choices} label=${words.chooseColumns(rows.length, every.length)} all=${every.map((/** @type {string} */ name, /** @type {number} */ number) => [String(number), name])} chosen=${rows.map(String)} onChange=${(/** @type {string[]} */ chosen) => look({ rows: chosen.join("-"), differ: null, against: null, at: null })} />
       ${about ? html`<${Choices} label=${words.chooseKeys(about.keys)} all=${[...about.keys, ...about.other_keys].map((key) => [key, key])} chosen=${about.keys} onChange=${(/** @type {string[]} */ chosen) => look({ keys: chosen.map(encodeURIComponent).join(",") })} />` : null}

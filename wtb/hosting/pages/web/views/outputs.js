@@ -5,7 +5,7 @@ import { shortNames } from "../lib/combinations.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { fromServer, OutputPages } from "../lib/output_pages.js";
 import { outputWords as words } from "../lib/output_words.js";
-import { Waiting } from "../lib/resource.js";
+import { useResource, Waiting } from "../lib/resource.js";
 import { address, addressWith, isEmbedded, look, navigate } from "../lib/router.js";
 import { OutputDetails } from "./output_details.js";
 import { OutputFilters } from "./output_filters.js";
@@ -24,8 +24,8 @@ function keysOf(text) {
   return (text ?? "").split(",").filter(Boolean).map(decodeURIComponent);
 }
 
-/** What an address looks at. @param {Record<string, string>} query @param {any} matrix @param {number[]} order */
-function seenBy(query, matrix, order) {
+/** What an address looks at. @param {Record<string, string>} query @param {any} matrix @param {number[]} order @param {string | null} metric */
+function seenBy(query, matrix, order, metric) {
   const every = query.rows === "all" ? /** @type {number[]} */ ([...matrix.rows.keys()]) : numbersOf(query.rows);
   const known = every.filter((one) => one < matrix.rows.length);
   const rows = (known.length ? known : order.slice(0, FIRST_COLUMNS)).slice(0, MOST_COLUMNS);
@@ -35,6 +35,7 @@ function seenBy(query, matrix, order) {
     failed: query.failed ? "true" : undefined,
     differ: differ.length === 2 ? differ : [],
     worst: query.worst,
+    ...(["all", "none"].includes(query.wrong) && hasScale(matrix, metric) ? { wrong: query.wrong, metric } : {}),
     tag: query.tag,
     text: query.text,
     cases: query.only ? [query.only] : [],
@@ -43,13 +44,36 @@ function seenBy(query, matrix, order) {
   return { rows, filters, at: /** @type {[number, number]} */ ([row, Math.min(column, rows.length - 1)]), against: query.against ?? "", isOpen: Boolean(query.open) };
 }
 
+/** Whether a metric has a best score, so that others are wrong. @param {any} matrix @param {string | null} metric */
+function hasScale(matrix, metric) {
+  return typeof matrix.metrics[metric ?? ""]?.low === "number";
+}
+
+/**
+ * How many cases all combinations get wrong, and how many none does; null while that is not known.
+ * @param {import("../lib/output_pages.js").Source} source @param {any} matrix @param {string | null} metric
+ */
+function useWrong(source, matrix, metric) {
+  const isScaled = hasScale(matrix, metric);
+  const count = async (/** @type {string} */ wrong, /** @type {AbortSignal} */ signal) => (await source.load({ keys: [], differ: [], cases: [], rows: [0], columns: [0], wrong, metric, offset: 0, limit: 1 }, signal)).total;
+  const found = useResource(async (signal) => (isScaled ? { all: await count("all", signal), none: await count("none", signal) } : null), [metric, isScaled]);
+  const known = useRef(matrix);
+  useEffect(() => {
+    if (known.current !== matrix) found.reload(); // there are more outcomes
+    known.current = matrix;
+  }, [matrix]);
+  return isScaled ? { all: found.data?.all ?? null, none: found.data?.none ?? null } : null;
+}
+
 /** @param {{sweep: string, matrix: any, metric: string | null, order: number[], source?: import("../lib/output_pages.js").Source}} props */
 export function Outputs({ sweep, matrix, metric, order, source }) {
   const { query } = address.value;
-  const { rows, filters, at, against, isOpen } = seenBy(query, matrix, order);
+  const { rows, filters, at, against, isOpen } = seenBy(query, matrix, order, metric);
   const key = JSON.stringify([sweep, rows, filters]);
   const [version, setVersion] = useState(0);
-  const pages = useMemo(() => new OutputPages(source ?? fromServer(sweep), filters, rows, () => setVersion((before) => before + 1)), [key]);
+  const from = useMemo(() => source ?? fromServer(sweep), [source, sweep]);
+  const wrong = useWrong(from, matrix, metric);
+  const pages = useMemo(() => new OutputPages(from, filters, rows, () => setVersion((before) => before + 1)), [key]);
   const about = useRef(/** @type {any} */ (null));
   const focus = useRef(false);
   const view = useRef(/** @type {HTMLElement | null} */ (null));
@@ -85,11 +109,11 @@ export function Outputs({ sweep, matrix, metric, order, source }) {
     return true;
   }
   const problem = pages.problem;
-  const bars = useMemo(() => html`<${OutputFilters} about=${shown} matrix=${matrix} rows=${rows} every=${every} names=${names} filters=${filters} against=${against} total=${pages.total} />`, [shown, matrix, key, against, pages.total]); // not made anew whenever a page of outputs arrives
+  const bars = useMemo(() => html`<${OutputFilters} about=${shown} matrix=${matrix} rows=${rows} every=${every} names=${names} filters=${filters} against=${against} total=${pages.total} wrong=${wrong} metric=${metric} />`, [shown, matrix, key, against, pages.total, metric, wrong?.all, wrong?.none]); // not made anew whenever a page of outputs arrives
   return html`${bars}
     ${problem ? (problem instanceof Problem ? html`<p class="bad" role="alert">${problem.message}</p>` : html`<${Waiting} resource=${{ error: problem, reload: () => pages.fill() }} />`) : null}
     ${shown === null ? (problem ? null : html`<${Waiting} resource=${{}} />`) : pages.total === 0
-      ? html`<p class="notice" role="status">${words.none} <button onClick=${() => look({ failed: null, differ: null, tag: null, text: null, only: null, at: null })}>${words.clear}</button></p>`
+      ? html`<p class="notice" role="status">${words.none} <button onClick=${() => look({ failed: null, differ: null, tag: null, text: null, wrong: null, only: null, at: null })}>${words.clear}</button></p>`
       : html`<${OutputsTable} view=${view} pages=${pages} version=${version} names=${names} titles=${titles} about=${shown} metric=${metric} against=${against} at=${at} onMove=${move} onOpen=${() => look({ open: "1" })} onKey=${onKey} />
         <p class="quiet" id="outputs-hint"><span class="seen-only-by-readers">${words.hint}</span><span aria-hidden="true">${words.short}</span></p>`}
     ${shown && isOpen ? html`<${OutputDetails} sweep=${sweep} isWriting=${query.open === "comment"} onWriting=${(/** @type {boolean} */ is) => look({ open: is ? "comment" : "1" })} pages=${pages} version=${version} about=${shown} titles=${titles} metric=${metric} against=${against} at=${at} onMove=${move} onKey=${onKey} onClose=${() => look({ open: null })} />` : null}`;
@@ -102,5 +126,5 @@ export function addressOfOutputs(sweep, query) {
 
 /** The same on this page. @param {Record<string, string | null>} query */
 export function outputsHere(query) {
-  return addressWith({ tab: "outputs", rows: null, failed: null, worst: null, differ: null, text: null, tag: null, only: null, at: null, open: null, against: null, ...query });
+  return addressWith({ tab: "outputs", rows: null, failed: null, worst: null, differ: null, text: null, tag: null, wrong: null, only: null, at: null, open: null, against: null, ...query });
 }

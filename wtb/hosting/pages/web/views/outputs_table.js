@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { outputWords as words } from "../lib/output_words.js";
 import { Turns } from "../lib/turns.js";
-import { CaseCell, OutputCell } from "./output_cell.js";
+import { CaseCell, CaseGlimpse, OutputCell, OutputGlimpse } from "./output_cell.js";
 
 const HEAD = 44; // pixels
 const AHEAD = 1; // rows and columns that are drawn before they are seen
@@ -12,6 +12,11 @@ function sizes(width, columns) {
   if (width < 620) return { left: Math.round(width * 0.42), column: Math.round(width * 0.56), row: 230 };
   const left = Math.min(340, Math.round(width * 0.28));
   return { left, column: Math.max(260, Math.min(640, Math.floor((width - left - 16) / Math.max(1, Math.min(columns, 3))))), row: 210 };
+}
+
+/** How many letters of plain text a cell has room for, at most. @param {number} width @param {number} height */
+function lettersOf(width, height) {
+  return Math.ceil((width * height) / 120); // pixels of a letter
 }
 
 /**
@@ -67,6 +72,7 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
       waiting.current = 0;
       const element = view.current;
       if (!element) return;
+      turns.move(element.scrollTop, element.scrollLeft);
       const now = { top: Math.floor(element.scrollTop / size.row) * size.row, left: Math.floor(element.scrollLeft / size.column) * size.column };
       setSeen((before) => (before.top === now.top && before.left === now.left ? before : now));
     });
@@ -84,11 +90,11 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
     event.preventDefault();
   }
 
-  /** What has been made of something before, else what is made of it now. @param {string} name @param {any} of @param {() => any} make */
-  function once(name, of, make) {
+  /** What has been made of something before, else what is made of it now; a glimpse of it while there is no time for that. @param {string} name @param {any} of @param {() => any} glimpse @param {() => any} make */
+  function once(name, of, glimpse, make) {
     const known = drawn.get(name);
     if (known && known.of === of) return known.made;
-    const made = html`<${Later} key=${name} turns=${turns} make=${make} />`;
+    const made = html`<${Later} key=${name} turns=${turns} glimpse=${glimpse} make=${make} />`;
     drawn.set(name, { of, made });
     return made;
   }
@@ -97,7 +103,7 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
     const loaded = pages.at(index, column);
     const other = loaded && comparedWith(pages, against, index, column, about);
     if (!other) return null; // it comes with another page
-    return once(`${index}.${column}`, loaded.cell, () => html`<${OutputCell} cell=${loaded.cell} keys=${about.keys} metrics=${about.metrics} metric=${metric} against=${other.values} />`);
+    return once(`${index}.${column}`, loaded.cell, () => html`<${OutputGlimpse} cell=${loaded.cell} keys=${about.keys} metric=${metric} most=${lettersOf(size.column, size.row)} />`, () => html`<${OutputCell} cell=${loaded.cell} keys=${about.keys} metrics=${about.metrics} metric=${metric} against=${other.values} />`);
   }
   const rows = [];
   for (let index = first; index <= last; index++) {
@@ -109,7 +115,7 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
         style=${`left:${size.left + column * size.column}px;width:${size.column}px`} onClick=${() => onMove(index, column)} onDblClick=${onOpen}>${cell(index, column) ?? html`<span class="quiet">${words.loading}</span>`}</div>`);
     }
     rows.push(html`<div key=${index} role="row" aria-rowindex=${index + 2} class="line" style=${`top:${HEAD + index * size.row}px;height:${size.row}px;width:${size.left + names.length * size.column}px`}>
-      <div role="rowheader" class="case" style=${`width:${size.left}px`}>${loaded ? once(`${index}`, loaded.found.case, () => html`<${CaseCell} found=${loaded.found} repeats=${about.repeats} />`) : html`<span class="quiet">${words.loading}</span>`}</div>${columns}</div>`);
+      <div role="rowheader" class="case" style=${`width:${size.left}px`}>${loaded ? once(`${index}`, loaded.found.case, () => html`<${CaseGlimpse} found=${loaded.found} most=${lettersOf(size.left, size.row)} />`, () => html`<${CaseCell} found=${loaded.found} repeats=${about.repeats} />`) : html`<span class="quiet">${words.loading}</span>`}</div>${columns}</div>`);
   }
   const heads = [];
   for (let column = from; column <= to; column++) heads.push(html`<div key=${column} role="columnheader" aria-colindex=${column + 2} class=${`head-cell ${String(pages.rows[column]) === against ? "reference" : ""}`} title=${titles[column]} style=${`left:${size.left + column * size.column}px;width:${size.column}px`}>${names[column]}</div>`);
@@ -120,14 +126,14 @@ export function OutputsTable({ view, pages, version, names, titles, about, metri
     </div></div>`;
 }
 
-/** Something that is drawn as soon as there is time between two frames. @param {{turns: Turns, make: () => any}} props */
-function Later({ turns, make }) {
+/** Something that is drawn as soon as there is time between two frames, and a glimpse of it until then. @param {{turns: Turns, glimpse: () => any, make: () => any}} props */
+function Later({ turns, glimpse, make }) {
   const [, setTurn] = useState(0);
   const drawn = useRef(/** @type {{by: () => any, made: any} | null} */ (null));
   if (drawn.current?.by !== make && turns.hasTime) drawn.current = { by: make, made: make() };
   const isLate = drawn.current?.by !== make;
   useLayoutEffect(() => (isLate ? turns.wait(() => setTurn((before) => before + 1)) : undefined));
-  return drawn.current?.made ?? html`<span class="quiet">${words.loading}</span>`;
+  return drawn.current?.made ?? glimpse();
 }
 
 /**

@@ -54,7 +54,7 @@ function Cell({ cell, show, isCounted, share, levels, view }) {
   const where = new Map([...view.where, .../** @type {[string, string[]][]} */ (known.map(([factor, level]) => [factor, [level]]))]);
   const label = texts.showRows(show(cell.mean), levels.map(([factor, level]) => `${factor}=${named(level)}`).join(", "));
   return html`<td style=${{ "--share": String(share) }}>
-    <${Link} to=${addressWith({ pivot: null, where: whereText(where) })} aria-label=${label}>${show(cell.mean)}<//>
+    <${Link} to=${addressWith({ pivot: null, where: whereText(where, view.together) })} aria-label=${label}>${show(cell.mean)}<//>
     ${cell.ci ? html`<small>${texts.range(show(cell.ci[0]), show(cell.ci[1]))}</small>` : null}
     ${isCounted ? html`<small>${texts.combinations(cell.rows.length)}</small>` : null}</td>`;
 }

@@ -1,7 +1,7 @@
 /** A question to people, with the ways to answer it. */
 import { Refused, useAction } from "../lib/action.js";
 import { get, may, post, segment } from "../lib/api.js";
-import { ago, date } from "../lib/format.js";
+import { ago, date, visible } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { Link } from "../lib/router.js";
@@ -27,9 +27,9 @@ export function Question({ group, onAnswered }) {
   const isText = group.kind === "action" && !group.options?.length; // it is answered by what is written
   /** @param {Record<string, unknown>} reply */
   const answer = (reply) => perform(() => send(group, feedback.trim() ? { ...reply, feedback } : reply));
-  return html`<section class="question" tabindex="-1" aria-label=${group.question}>
+  return html`<section class="question" tabindex="-1" aria-label=${visible(group.question)}>
     <p><b>${group.node}</b> ${group.mode ? words.inbox.asksBy(modeText(group.mode)) : words.inbox.asks} <span class="quiet">(<${Link} to=${`/sweeps/${segment(group.sweep.id)}`}>${group.sweep.name}<//>${group.questions > 1 ? `, ${words.inbox.cells(group.questions)}` : group.case ? `, ${group.case}` : ""}, <span title=${date(group.asked_at)}>${ago(group.asked_at)}</span>)</span></p>
-    <pre tabindex="0">${group.question}</pre>
+    <pre tabindex="0">${visible(group.question)}</pre>
     ${may("answer")
       ? html`<label class="wide">${isText ? words.inbox.response : words.inbox.feedback}<input value=${feedback} onInput=${(/** @type {any} */ event) => setFeedback(event.target.value)} /></label>
           <div class="bar">${ways.map(

@@ -1,5 +1,5 @@
 /** In what two states and two sets of files differ, key by key. */
-import { asText, count } from "../lib/format.js";
+import { asText, count, visible } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { words } from "../lib/words.js";
 import { TextDifference } from "./text_difference.js";
@@ -16,7 +16,7 @@ export function Difference({ found, names, same = words.diff.sameState }) {
   return html`${rows.length
       ? html`<div class="scroll" tabindex="0"><table class="sides">
           <thead><tr><th>${words.diff.key}</th>${names.map((name) => html`<th>${name}</th>`)}</tr></thead>
-          <tbody>${rows.map(([key, before, after]) => html`<tr><td class="name mono">${key}</td><${Sides} before=${before} after=${after} names=${names} /></tr>`)}</tbody></table></div>`
+          <tbody>${rows.map(([key, before, after]) => html`<tr><td class="name mono">${visible(key)}</td><${Sides} before=${before} after=${after} names=${names} /></tr>`)}</tbody></table></div>`
       : html`<p class="quiet">${same}</p>`}
     ${state.same.length ? html`<p class="quiet">${words.diff.unchanged(state.same.join(", "))}</p>` : null}
     ${files?.length

@@ -1,16 +1,21 @@
 /** What can be done with a sweep or an execution as it stands: pause, resume, retry, cancel, and where it is to pause. */
 import { Refused, useAction } from "../lib/action.js";
-import { get, may, post } from "../lib/api.js";
+import { get, identity, may, post } from "../lib/api.js";
 import { count } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { words } from "../lib/words.js";
 
-/** By kind and status, as the commands have it. A sweep that no workers run is continued where its code is. */
+/** By kind and status, as the commands have it. A sweep that neither workers nor this server run is continued where its code is. */
 const VERBS = /** @type {Record<string, Record<string, string[]>>} */ ({
-  sweep: { pending: ["cancel"], running: ["pause", "cancel"], paused: ["cancel"] },
+  sweep: { pending: ["cancel"], running: ["pause", "cancel"], paused: ["cancel"], failed: ["retry"], completed: ["retry"] },
   queued: { pending: ["pause", "cancel"], running: ["pause", "cancel"], paused: ["resume", "cancel"], failed: ["resume", "retry"], completed: ["retry"] },
   execution: { pending: ["pause", "cancel"], running: ["pause", "cancel"], waiting: ["pause", "cancel"], paused: ["resume", "cancel"], failed: ["retry"], cancelled: ["retry"] },
 });
+
+/** Whether who asks may run cells again here. @param {"sweep" | "queued" | "execution"} kind @param {number} failed how many could be */
+export function mayRetry(kind, failed) {
+  return may("steer") && failed > 0 && (kind !== "sweep" || Boolean(identity.value?.runs));
+}
 
 /**
  * @param {object} props
@@ -23,11 +28,12 @@ const VERBS = /** @type {Record<string, Record<string, string[]>>} */ ({
 export function Steering({ kind, path, status, failed, reload }) {
   const { perform, problem, isBusy } = useAction(reload);
   if (!may("steer")) return null;
-  const verbs = (VERBS[kind][status] ?? []).filter((verb) => verb !== "retry" || failed > 0);
+  const verbs = (VERBS[kind][status] ?? []).filter((verb) => verb !== "retry" || mayRetry(kind, failed));
   /** @param {string} verb */
   const ask = (verb) =>
     perform(async () => {
-      if (verb !== "cancel" || confirm(words.steering.confirmCancel(count((await get(`${path}/cancel`)).cells)))) await post(`${path}/${verb}`);
+      const question = verb === "cancel" ? words.steering.confirmCancel(count((await get(`${path}/cancel`)).cells)) : verb === "retry" ? words.steering.confirmRetry(count(failed), failed === 1) : null;
+      if (question === null || confirm(question)) await post(`${path}/${verb}`);
     });
   return html`<${Refused} problem=${problem} />
     ${verbs.map((verb) => html`<button key=${verb} disabled=${isBusy} onClick=${() => ask(verb)}>${words.steering.verbs[/** @type {"pause"} */ (verb)]}</button>`)}`;

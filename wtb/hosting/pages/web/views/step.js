@@ -1,6 +1,6 @@
 /** One step of an execution: its attempts on the axis of time, what it said, called, wrote and changed. */
 import { get, may, segment } from "../lib/api.js";
-import { date, duration, largestOf, usd } from "../lib/format.js";
+import { date, duration, largestOf, usd, visible } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { useResource, Waiting } from "../lib/resource.js";
 import { words } from "../lib/words.js";
@@ -102,8 +102,8 @@ function Inner({ step, origin }) {
   return html`<div class="inner">
       <p class="quiet">${words.status[/** @type {"running"} */ (step.status)] ?? step.status}${step.attempts > 1 ? `, ${words.execution.attempts(step.attempts)}` : ""}, ${date(step.started_at)}${step.usd ? `, ${usd(step.usd)}` : ""}${step.cells > 1 ? `, ${words.execution.standsFor(step.cells)}` : ""}</p>
       ${step.tried.length > 1 ? html`<${Attempts} tried=${step.tried} />` : null}
-      ${step.tried.filter((/** @type {any} */ one) => one.error).map((/** @type {any} */ one) => html`<pre class="bad" tabindex="0">${one.error}${one.trace ? `\n${one.trace}` : ""}</pre>`)}
-      ${step.tried.map((/** @type {any} */ one) => [one.stdout, one.stderr].filter(Boolean).map((text) => html`<pre tabindex="0">${text}</pre>`))}
+      ${step.tried.filter((/** @type {any} */ one) => one.error).map((/** @type {any} */ one) => html`<pre class="bad" tabindex="0">${visible(`${one.error}${one.trace ? `\n${one.trace}` : ""}`)}</pre>`)}
+      ${step.tried.map((/** @type {any} */ one) => [one.stdout, one.stderr].filter(Boolean).map((text) => html`<pre tabindex="0">${visible(text)}</pre>`))}
       ${step.before ? html`<h3>${words.execution.changed}</h3><${Changed} before=${step.before} after=${step.checkpoint} />` : null}
       <${Calls} step=${step} />
       ${(step.decisions ?? []).map((/** @type {any} */ one) => html`<${Decided} decision=${one} />`)}

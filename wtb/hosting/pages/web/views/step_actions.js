@@ -1,6 +1,6 @@
 /** What can be tried from the checkpoint before a step: go back there, or go on from there otherwise, for one case or all. */
 import { Refused, useAction } from "../lib/action.js";
-import { get, may, post, Problem, segment } from "../lib/api.js";
+import { get, getWritten, may, post, Problem, segment } from "../lib/api.js";
 import { html, useState } from "../lib/html.js";
 import { parametersOf } from "../lib/parameters.js";
 import { useResource, Waiting } from "../lib/resource.js";
@@ -38,10 +38,10 @@ async function stateAt(checkpoint, origin, signal) {
  * @param {Origin} origin @param {AbortSignal} signal @returns {Promise<Known>}
  */
 async function knownOf(origin, signal) {
-  const { definition } = await get(`/sweeps/${segment(origin.sweep.id)}`, {}, signal);
+  const { definition } = await getWritten(`/sweeps/${segment(origin.sweep.id)}`, signal);
   const made = definition.variants ?? {};
   try {
-    const { description } = await get(`/workflows/${segment(definition.workflow)}`, {}, signal);
+    const { description } = await getWritten(`/workflows/${segment(definition.workflow)}`, signal);
     const several = description.graph.nodes.filter((/** @type {any} */ node) => node.variants.length > 1);
     return { variants: Object.fromEntries(several.map((/** @type {any} */ node) => [node.name, node.variants.map((/** @type {any} */ one) => one.name)])), description, made };
   } catch (error) {

@@ -1,4 +1,5 @@
 /** Two texts side by side: what differs with a few lines around it, word by word where lines stand for each other. */
+import { visible } from "../lib/format.js";
 import { html, useMemo, useState } from "../lib/html.js";
 import { compareLines, compareWords } from "../lib/text_diff.js";
 import { words } from "../lib/words.js";
@@ -61,7 +62,8 @@ function Lines({ a, b, row }) {
 
 /** A line, or its beginning where it is so long that a browser would take minutes to break it. @param {string | null} text */
 function cut(text) {
-  return text === null || text.length <= LONGEST ? text : `${text.slice(0, LONGEST)} … ${words.diff.cut(text.length - LONGEST)}`;
+  if (text === null) return null;
+  return text.length <= LONGEST ? visible(text) : `${visible(text.slice(0, LONGEST))} … ${words.diff.cut(text.length - LONGEST)}`;
 }
 
 /** Two lines with the words marked that differ. @param {string} one @param {string} other */
@@ -74,9 +76,9 @@ function marked(one, other) {
 function parted(parts, ranges) {
   let at = 0;
   const made = ranges.flatMap(([from, to]) => {
-    const before = parts.slice(at, from).join("");
+    const before = visible(parts.slice(at, from).join(""));
     at = to;
     return [before, from < to ? html`<mark>${cut(parts.slice(from, to).join(""))}</mark>` : null];
   });
-  return [...made, parts.slice(at).join("")];
+  return [...made, visible(parts.slice(at).join(""))];
 }
