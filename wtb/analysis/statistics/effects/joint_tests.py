@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import RESAMPLES, Floats, chunks, t_quantile
-from wtb.analysis.statistics.paired import EXACT_PAIRS, Signs, flips
+from wtb.analysis.statistics.paired import EXACT_PAIRS, SMALLEST_P, Signs, flips
 
 _SLACK = 1e-5  # relative; statistics, in single precision, that differ by less are the same
 _SKEWNESS_SEEN = 1.5 * math.sqrt(6)  # 1.5 standard errors: taking out less would follow noise, and cost power
@@ -147,7 +147,7 @@ def _p(drawn: Floats, observed: float, effects: int, *, is_exact: bool) -> float
         return 1.0
     if is_exact:
         return hits / count
-    return min((hits + 1) / (count + 1), 2 * effects * math.exp(-observed * observed / 2))
+    return min((hits + 1) / (count + 1), max(2 * effects * math.exp(-observed * observed / 2), SMALLEST_P))
 
 
 def _widening(block: Evidence, threshold: float) -> Floats:
