@@ -31,7 +31,8 @@ from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
 
 RIVALS = 16  # of a row, whose bounds are computed: those that are the furthest ahead of it
 _EXCLUDED = 0.1  # of the level: how often a row may wrongly count as clearly beyond the margin
-_NEEDED = 2  # units, where a scale bounds what they do not show; without one PAIRS
+_NEEDED, _NEEDED_WITHOUT_SCALE = 2, 10  # units
+_BEYOND = 2.0  # times the range of all scores: without a scale, how far apart two that were not seen may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +166,14 @@ def _known(end: float) -> float:
 
 
 def _span(scores: Floats, design: Design) -> float:
-    """How far two scores can be apart; without a scale, how far any two are, or from the lowest that there can be."""
+    """How far two scores can be apart; without a scale twice as far as any two are, or one and the lowest possible."""
     if math.isfinite(design.width):
         return design.width
     known = scores[np.isfinite(scores)]
     low = -math.inf if design.ends is None else design.ends[0]
-    return float(known.max() - (known.min() if math.isinf(low) else min(low, known.min()))) if known.size else 0.0
+    if not known.size:
+        return 0.0
+    return _BEYOND * float(known.max() - (known.min() if math.isinf(low) else min(low, known.min())))
 
 
 def _upper(gaps: Floats, worst: Floats, z: Floats, *, has_scale: bool) -> Floats:
@@ -201,7 +204,9 @@ class _Race:
     @property
     def shows_anything(self) -> bool:
         """Whether there are units enough, and anything bounds what they do not show."""
-        return self.size >= (_NEEDED if self.has_scale else PAIRS) and (self.worst > 0 or self.rows == 1)
+        return self.size >= (_NEEDED if self.has_scale else _NEEDED_WITHOUT_SCALE) and (
+            self.worst > 0 or self.rows == 1
+        )
 
     def could_be_best(self, seed: int) -> list[int]:
         """Return the rows that could be the best of these."""

@@ -1,0 +1,89 @@
+"""By how much effects could be nearer to 0 than they seem, because of what is missing or too rare to show.
+
+A level that fails where its answers would be wrong looks better than it is. As with differences of rows, an effect has
+to keep its sign with all missing cells at their worst for it, and to be clear with the excess of them: what the
+combinations that raise it lack more than those that lower it, for the same reason.
+
+Where few cells differ from the rest of their cases, chance may have put all of them into combinations that lower an
+effect of one level. The signs of what cases show cannot tell, because none shows the opposite: the effect has to be
+clear with one more case in which one such cell is of a combination that raises it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from wtb.analysis.statistics.intervals import Floats, Interval
+
+_SAME = 1e-9  # relative; weights that differ by less are the same
+_FEW = 40  # cases, as many alike as have the same kurtosis: of more, signs tell enough
+
+
+@dataclass(frozen=True)
+class LostCells:
+    """Cells that should have a score and have none.
+
+    Attributes:
+        reasons: Reason -> the share of each cell that is missing (cases x combinations, 0 to 1).
+        ends: The lowest and the highest score that they could have.
+    """
+
+    reasons: Mapping[str, Floats]
+    ends: Interval
+
+    def nearer(self, effects: Floats, weights: Floats, filled: Floats) -> Floats:
+        """Return by how much each effect is nearer to 0 with missing cells at their worst.
+
+        Args:
+            effects: The effects.
+            weights: Combinations x effects: by how much a cell moves an effect if it is higher by 1.
+            filled: Cases x combinations: scores, and what is expected of missing ones.
+        """
+        return np.array([self._nearer(one, weights[:, n], filled) for n, one in enumerate(effects.tolist())])
+
+    def _nearer(self, effect: float, weights: Floats, filled: Floats) -> float:
+        raising = weights * np.sign(effect)
+        low, high = self.ends
+        away = np.where(raising > 0, filled - low, high - filled)  # from the worst score
+        every, excess = 0.0, 0.0
+        for lost in self.reasons.values():
+            mass = lost * np.abs(raising)
+            every += float((mass * away).sum())
+            of_raising, of_lowering = mass[:, raising > 0], mass[:, raising < 0]
+            more = float(of_raising.sum() - of_lowering.sum())
+            side = raising > 0 if more > 0 else raising < 0
+            excess += _costliest(mass[:, side].ravel(), away[:, side].ravel(), abs(more))
+        return abs(effect) if every >= abs(effect) else excess
+
+
+def _costliest(mass: Floats, cost: Floats, most: float) -> float:
+    """Return what `most` of a mass costs, the costliest part of it first."""
+    order = np.argsort(-cost, kind="stable")
+    before = np.cumsum(mass[order]) - mass[order]
+    return float((np.clip(most - before, 0.0, mass[order]) * cost[order]).sum())
+
+
+def nearer_with_one_more(effects: Floats, influence: Floats, shares: Floats, weights: Floats) -> Floats:
+    """Return by how much each effect is nearer to 0 with one more case that shows the opposite, if few cases differ.
+
+    Args:
+        effects: The effects.
+        influence: Effects x units: how far each moves its effect.
+        shares: Effects x units: the part of the comparisons that each has.
+        weights: Combinations x effects: by how much a cell moves an effect if it is higher by 1.
+    """
+    each = np.sign(effects)[:, None] * (influence + shares * effects[:, None])
+    largest = np.abs(each).max(axis=1, initial=0.0)
+    squares = (each / np.where(largest > 0, largest, 1.0)[:, None]) ** 2
+    alike = _divided(squares.sum(axis=1) ** 2, (squares**2).sum(axis=1), np.inf)
+    up, down = (np.maximum(side * weights, 0.0).max(axis=0, initial=0.0) for side in (1, -1))
+    ratio = _divided(np.maximum(up, down), np.minimum(up, down), 1.0)
+    opposite = ratio * np.maximum(each.max(axis=1, initial=0.0), 0.0)
+    return np.asarray(np.where((alike < _FEW) & (ratio > 1 + _SAME), opposite, 0.0))
+
+
+def _divided(values: Floats, by: Floats, otherwise: float) -> Floats:
+    return np.divide(values, by, out=np.full(len(values), otherwise), where=by > 0)
