@@ -21,6 +21,7 @@ from wtb.analysis.statistics.effects.unshown import LostCells
 from wtb.analysis.statistics.intervals import Floats, Interval, is_constant
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.missing.missing_cells import MissingCells
+from wtb.analysis.statistics.missing.unseen_losses import span_of
 from wtb.analysis.statistics.missing.worst_case import Pairs
 from wtb.analysis.statistics.paired import cleaned, holm, means, paired_tests, subtract
 from wtb.analysis.statistics.units import Units
@@ -92,7 +93,7 @@ def attributed(
         return _untold(document, reason)
     some = missing and missing.part(kept.tolist(), compared)
     pairs = None if some is None else Pairs(scores, some, ends, units=units, seed=seed)
-    found = fit(scores, level_codes(factors), seed, units, pairs and _lost(pairs))
+    found = fit(scores, level_codes(factors), seed, units, pairs and _lost(pairs), span_of(ends))
     document["nodes"] = sorted((_factor(one, factors) for one in found.factors), key=lambda one: -one["share"])
     document["interactions"] = sorted((_pair(one, factors) for one in found.pairs), key=lambda one: -one["share"])
     if found.apart:

@@ -102,7 +102,14 @@ class _Measured:
     part: Floats
 
 
-def fit(scores: Floats, levels: Levels, seed: int, units: Units = None, lost: LostCells | None = None) -> Fit:
+def fit(
+    scores: Floats,
+    levels: Levels,
+    seed: int,
+    units: Units = None,
+    lost: LostCells | None = None,
+    span: float | None = None,
+) -> Fit:
     """Estimate and test effects of factors and of pairs of them.
 
     Args:
@@ -112,8 +119,9 @@ def fit(scores: Floats, levels: Levels, seed: int, units: Units = None, lost: Lo
         seed: Of the random signs.
         units: For each case the number of its cluster; by default each case is a unit of its own.
         lost: The cells that are missing and should not be, of the same cases.
+        span: How far two scores can be apart; None if nothing limits it.
     """
-    cases = CaseScores.of(scores, units, lost)
+    cases = CaseScores.of(scores, units, lost, span)
     mains = [main_block(levels, number) for number in range(levels.shape[1])]
     aliased = aliased_factors(mains)
     unclear = {number for group in aliased for number in group}

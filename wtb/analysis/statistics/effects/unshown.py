@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wtb.analysis.statistics.intervals import Floats, Interval
+from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval
+from wtb.analysis.statistics.missing.unseen_losses import RULE_OF_THREE
 
 _SAME = 1e-9  # relative; weights that differ by less are the same
 _FEW = 40  # cases, as many alike as have the same kurtosis: of more, signs tell enough
@@ -66,23 +67,32 @@ def _costliest(mass: Floats, cost: Floats, most: float) -> float:
     return float((np.clip(most - before, 0.0, mass[order]) * cost[order]).sum())
 
 
-def nearer_with_one_more(effects: Floats, influence: Floats, shares: Floats, weights: Floats) -> Floats:
-    """Return by how much each effect is nearer to 0 with one more case that shows the opposite, if few cases differ.
+def nearer_unseen(
+    effects: Floats, influence: Floats, shares: Floats, weights: Floats, span: float | None = None
+) -> Floats:
+    """Return by how much each effect is nearer to 0 with what is too rare to show.
+
+    That is one more case that shows the opposite, if few cases differ; and all of it, if a case in which all is lost
+    could cancel what all others show, and is so rare that none need show it (`unseen_losses`).
 
     Args:
         effects: The effects.
         influence: Effects x units: how far each moves its effect.
         shares: Effects x units: the part of the comparisons that each has.
         weights: Combinations x effects: by how much a cell moves an effect if it is higher by 1.
+        span: How far two scores can be apart; None if nothing limits it.
     """
     each = np.sign(effects)[:, None] * (influence + shares * effects[:, None])
-    largest = np.abs(each).max(axis=1, initial=0.0)
+    largest, gain = np.abs(each).max(axis=1, initial=0.0), np.maximum(each.max(axis=1, initial=0.0), 0.0)
     squares = (each / np.where(largest > 0, largest, 1.0)[:, None]) ** 2
     alike = _divided(squares.sum(axis=1) ** 2, (squares**2).sum(axis=1), np.inf)
     up, down = (np.maximum(side * weights, 0.0).max(axis=0, initial=0.0) for side in (1, -1))
     ratio = _divided(np.maximum(up, down), np.minimum(up, down), 1.0)
-    opposite = ratio * np.maximum(each.max(axis=1, initial=0.0), 0.0)
-    return np.asarray(np.where((alike < _FEW) & (ratio > 1 + _SAME), opposite, 0.0))
+    nearer = np.where((alike < _FEW) & (ratio > 1 + _SAME), ratio * gain, 0.0)
+    if span is None:
+        return np.asarray(nearer)
+    loss = span * np.maximum(weights, 0.0).sum(axis=0) * RULE_OF_THREE / max(each.shape[1], 1)
+    return np.asarray(np.where((gain > 0) & (gain < loss * (1 - ROUNDING)), np.abs(effects), nearer))
 
 
 def _divided(values: Floats, by: Floats, otherwise: float) -> Floats:

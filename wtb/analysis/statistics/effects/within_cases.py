@@ -10,7 +10,7 @@ import numpy as np
 
 from wtb.analysis.statistics.effects.blocks import Block, complement, stack
 from wtb.analysis.statistics.effects.joint_tests import Evidence
-from wtb.analysis.statistics.effects.unshown import LostCells, nearer_with_one_more
+from wtb.analysis.statistics.effects.unshown import LostCells, nearer_unseen
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.units import Units
 
@@ -31,6 +31,7 @@ class CaseScores:
         weights: The share of the comparisons within cases that each unit has.
         middles: The mean of each case.
         lost: The cells that are missing and should not be; None if there are none.
+        span: How far two scores can be apart; None if nothing limits it.
     """
 
     centred: Floats
@@ -41,9 +42,10 @@ class CaseScores:
     weights: Floats
     middles: Floats
     lost: LostCells | None = None
+    span: float | None = None
 
     @classmethod
-    def of(cls, scores: Floats, units: Units, lost: LostCells | None = None) -> CaseScores:
+    def of(cls, scores: Floats, units: Units, lost: LostCells | None = None, span: float | None = None) -> CaseScores:
         """Read combinations x cases, NaN where missing."""
         kept = np.isfinite(scores).sum(axis=0) >= 2  # a case with one combination compares nothing
         scores = scores[:, kept].T
@@ -59,7 +61,7 @@ class CaseScores:
         if lost is not None:
             lost = LostCells({reason: share[kept] for reason, share in lost.reasons.items()}, lost.ends)
         shapes = (present.astype(float), patterns.astype(float), repeats.astype(float))
-        return cls(filled, *shapes, units, weights, middles[:, 0], lost)
+        return cls(filled, *shapes, units, weights, middles[:, 0], lost, span)
 
     def adjusted_means(self) -> Floats:
         """Return the mean of each combination, had it met all cases, less the mean of all combinations."""
@@ -138,7 +140,7 @@ class Model:
         influence = by_unit(self._residuals @ moves, self._cases.units)
         found = self._cleaned(block.expansion @ coefficients, block.expansion @ influence.T)
         weights = moves @ block.expansion.T
-        nearer = nearer_with_one_more(found.effects, found.influence, found.weights, weights)
+        nearer = nearer_unseen(found.effects, found.influence, found.weights, weights, self._cases.span)
         if self._cases.lost is not None:
             nearer = nearer + self._cases.lost.nearer(found.effects, weights, self._filled)
         return replace(found, nearer=nearer)
