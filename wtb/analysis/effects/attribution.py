@@ -93,7 +93,8 @@ def attributed(
         return _untold(document, reason)
     some = missing and missing.part(kept.tolist(), compared)
     pairs = None if some is None else Pairs(scores, some, ends, units=units, seed=seed)
-    found = fit(scores, level_codes(factors), seed, units, pairs and _lost(pairs), span_of(ends))
+    lost = pairs and _lost(pairs)
+    found = fit(scores, level_codes(factors), seed, units, lost, span_of(ends))
     document["nodes"] = sorted((_factor(one, factors) for one in found.factors), key=lambda one: -one["share"])
     document["interactions"] = sorted((_pair(one, factors) for one in found.pairs), key=lambda one: -one["share"])
     if found.apart:
@@ -111,8 +112,23 @@ def attributed(
     if hidden := [names[name] for name in apart if name not in changed]:
         reasons.append(f"there are too few combinations to tell what {' and '.join(hidden)} do by themselves")
     document["because"] = f"cannot tell all: {'; '.join(reasons)}" if reasons else None
-    document["sentences"] = effect_sentences(document, names, [name for name in apart if name in changed])
+    hanging = _hanging(found, fit(scores, level_codes(factors), seed, units, span=span_of(ends))) if lost else []
+    document["sentences"] = effect_sentences(
+        document,
+        names,
+        [name for name in apart if name in changed],
+        [[factors[number].name for number in one] for one in hanging],
+        0 if some is None else int(some.total.sum()),
+    )
     return document
+
+
+def _hanging(found: Fit, without: Fit) -> list[tuple[int, ...]]:
+    """Return the factors and pairs that would be clear without missing cells at their worst."""
+    clear = {one.factors for one in [*without.factors, *without.pairs] if one.p_adjusted < SIGNIFICANT}
+    return [
+        one.factors for one in [*found.factors, *found.pairs] if one.factors in clear and one.p_adjusted >= SIGNIFICANT
+    ]
 
 
 def _lost(pairs: Pairs) -> LostCells | None:

@@ -1,8 +1,9 @@
 """By how much effects could be nearer to 0 than they seem, because of what is missing or too rare to show.
 
-A level that fails where its answers would be wrong looks better than it is. As with differences of rows, an effect has
-to keep its sign with all missing cells at their worst for it, and to be clear with the excess of them: what the
-combinations that raise it lack more than those that lower it, for the same reason.
+A level that fails where its answers would be wrong looks better than it is. So an effect has to be clear with the
+excess of missing cells at its worst: what the combinations that raise it lack more than those that lower it, for the
+same reason, beyond one standard deviation of what chance alone makes. What both lack equally often is as likely to hide
+wrong answers of the one as of the other.
 
 Where few cells differ from the rest of their cases, chance may have put all of them into combinations that lower an
 effect of one level. The signs of what cases show cannot tell, because none shows the opposite: the effect has to be
@@ -11,6 +12,7 @@ clear with one more case in which one such cell is of a combination that raises 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,7 +38,7 @@ class LostCells:
     ends: Interval
 
     def nearer(self, effects: Floats, weights: Floats, filled: Floats) -> Floats:
-        """Return by how much each effect is nearer to 0 with missing cells at their worst.
+        """Return by how much each effect is nearer to 0 with the excess of missing cells at its worst.
 
         Args:
             effects: The effects.
@@ -49,15 +51,15 @@ class LostCells:
         raising = weights * np.sign(effect)
         low, high = self.ends
         away = np.where(raising > 0, filled - low, high - filled)  # from the worst score
-        every, excess = 0.0, 0.0
+        excess = 0.0
         for lost in self.reasons.values():
             mass = lost * np.abs(raising)
-            every += float((mass * away).sum())
             of_raising, of_lowering = mass[:, raising > 0], mass[:, raising < 0]
             more = float(of_raising.sum() - of_lowering.sum())
             side = raising > 0 if more > 0 else raising < 0
-            excess += _costliest(mass[:, side].ravel(), away[:, side].ravel(), abs(more))
-        return abs(effect) if every >= abs(effect) else excess
+            beyond = max(0.0, abs(more) - math.sqrt(float((mass**2).sum())))
+            excess += _costliest(mass[:, side].ravel(), away[:, side].ravel(), beyond)
+        return excess
 
 
 def _costliest(mass: Floats, cost: Floats, most: float) -> float:
