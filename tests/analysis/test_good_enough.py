@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from wtb.analysis.statistics import Design, Floats, compare, paired_tests
+from wtb.analysis.statistics import Design, Floats, compare, good_enough, paired_tests
 from wtb.analysis.statistics.bounded_means import upper_bounds
 from wtb.analysis.statistics.good_enough import Standing, standings
 from wtb.analysis.statistics.missing.missing_cells import MissingCells
@@ -96,6 +96,78 @@ def test_what_missing_cells_could_change_is_not_shown() -> None:
     assert first.within is True
     assert (second.within, second.hangs_on) == (None, 18)
     assert standing(scores)[1].within is True
+
+
+def test_what_missing_cells_of_the_best_could_change_is_not_shown_to_be_too_far_behind() -> None:
+    """The best lacks cells in which it may be wrong: with these it is ahead by less than the margin."""
+    scores = passing(1_000, 0, 100)
+    scores[0, 150:190] = np.nan
+    first, second = standing(scores, missing=MissingCells.of(scores))
+    assert standing(scores)[1].within is False
+    assert (second.within, second.hangs_on) == (None, 40)
+    assert second.behind is not None
+    assert second.behind[0] <= 0.05
+    assert first.within is not False
+
+
+def test_without_a_scale_few_cases_show_nothing() -> None:
+    """Nothing says how large a difference is that none of them shows."""
+    near = np.random.default_rng(0).normal(size=(2, 100)) * 0.02
+    nothing = standings(near[:, :9], Design(), 0.05, could_be_best=[0, 1], over=[0, 1])
+    assert nothing == [Standing(), Standing()]
+    many = standings(near, Design(), 0.05, could_be_best=[0, 1], over=[0, 1])
+    assert [one.within for one in many] == [True, True]
+    assert standings(np.ones((2, 100)), Design(), 0.05, could_be_best=[0, 1], over=[0, 1]) == [Standing(), Standing()]
+
+
+def test_without_a_scale_the_interval_for_means_has_to_agree() -> None:
+    """Of 12 costs none may be a large one: what they show is not much less than what Student's t leaves possible."""
+    costs = np.random.default_rng(3).normal(1, 0.2, size=(2, 12))
+    found = standings(costs, Design(ends=(0.0, math.inf), better="lower"), 0.05, could_be_best=[0, 1], over=[0, 1])
+    spread = (costs[1] - costs[0]).std(ddof=1) / math.sqrt(12)
+    for row, one in enumerate(found):
+        gap = float((costs[row] - costs[1 - row]).mean())
+        assert one.behind is not None
+        assert one.behind[1] >= gap + 1.8 * spread
+
+
+def test_if_the_best_of_all_is_not_allowed_those_that_are_have_candidates_of_their_own() -> None:
+    scores = passing(400, 0, 100, 110, 300)
+    found = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0], over=[1, 2, 3])
+    assert [one.within for one in found[1:]] == [None, None, False]
+
+
+def test_few_rivals_give_the_bound_that_all_of_them_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    near, far = rng.random((8, 60)) < 0.97, rng.random((56, 60)) < 0.55
+    scores = np.concatenate([near, far]).astype(float)
+    some = standings(scores, Design(ends=SCALE), 0.1, could_be_best=range(8), over=range(64))
+    monkeypatch.setattr(good_enough, "RIVALS", 64)
+    assert standings(scores, Design(ends=SCALE), 0.1, could_be_best=range(8), over=range(64)) == some
+
+
+def test_tiny_scores_are_compared_as_large_ones() -> None:
+    scores = passing(400, 20, 36, 160)
+    tiny = standings(scores * 1e-290, Design(ends=(0.0, 1e-290)), 5e-292, could_be_best=[0, 1], over=[0, 1, 2])
+    large = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0, 1], over=[0, 1, 2])
+    assert [one.within for one in tiny] == [one.within for one in large]
+
+
+def test_a_margin_as_large_as_the_scale_is_never_lost_and_none_is_never_shown() -> None:
+    scores = passing(100, 0, 50)
+    assert [one.within for one in standing(scores, margin=1.0)] == [True, True]
+    assert [one.within for one in standing(scores, margin=0.0)] == [None, False]
+
+
+def test_before_the_end_missing_cells_widen_what_they_could_change() -> None:
+    scores = passing(1_000, 0, 0)
+    scores[1, :40] = np.nan
+    design = Design(ends=SCALE, missing=MissingCells.of(scores))
+    first, second = look(scores, np.ones(scores.shape, dtype=np.bool_), design, scale=SCALE, margin=0.05).standings
+    assert first.within is True
+    assert (second.within, second.hangs_on) == (None, 40)
+    assert second.behind is not None
+    assert second.behind[1] > 0.05
 
 
 def test_clusters_count_once() -> None:
