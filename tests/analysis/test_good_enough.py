@@ -134,7 +134,7 @@ def test_without_a_scale_the_interval_for_means_has_to_agree() -> None:
 def test_if_the_best_of_all_is_not_allowed_those_that_are_have_candidates_of_their_own() -> None:
     scores = passing(400, 0, 100, 110, 300)
     found = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0], over=[1, 2, 3])
-    assert [one.within for one in found[1:]] == [None, None, False]
+    assert [one.within for one in found[1:]] == [True, None, False]
 
 
 def test_few_rivals_give_the_bound_that_all_of_them_would(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,8 @@ def test_tiny_scores_are_compared_as_large_ones() -> None:
 def test_a_margin_as_large_as_the_scale_is_never_lost_and_none_is_never_shown() -> None:
     scores = passing(100, 0, 50)
     assert [one.within for one in standing(scores, margin=1.0)] == [True, True]
-    assert [one.within for one in standing(scores, margin=0.0)] == [None, False]
+    assert [one.within for one in standing(scores, margin=0.0)] == [True, False]
+    assert [one.within for one in standing(np.ones((2, 1_000)), margin=0.0)] == [None, None]
 
 
 def test_before_the_end_missing_cells_widen_what_they_could_change() -> None:

@@ -50,11 +50,11 @@ def test_an_effect_is_claimed_if_all_variants_fail_alike() -> None:
 
 
 def test_a_few_failures_that_chance_put_into_two_of_three_variants_show_nothing() -> None:
-    """None of 12 failures is the first variant's: with three variants that is no rare chance."""
+    """None of 8 failures is the first variant's: with three variants that happens to one of them in 12% of sweeps."""
     scores = np.ones((9, 200))
     others = np.flatnonzero(~FIRST)
-    for case in range(12):
-        scores[others[case % 6], 15 * case] = 0
+    for case in range(8):
+        scores[others[case % 6], 25 * case] = 0
     assert all(one["p_adjusted"] >= 0.05 for one in attribution(scores)["nodes"])
 
 
