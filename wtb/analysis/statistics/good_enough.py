@@ -261,7 +261,7 @@ class _Race:
     def _about(self, z: Floats) -> Floats:
         """Return about how far bounds are above the gaps: as the normal distribution has it, and without variation."""
         chance = np.array([max(NORMAL.cdf(-one), sys.float_info.min) for one in z.tolist()])
-        return np.hypot(z * self.errors, self.worst * -np.log(chance) / self.size)
+        return np.asarray(np.hypot(z * self.errors, self.worst * -np.log(chance) / self.size))
 
 
 def _largest_weight(units: Units) -> float:

@@ -22,7 +22,8 @@ from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval
 from wtb.analysis.statistics.missing.unseen_losses import RULE_OF_THREE
 
 _SAME = 1e-9  # relative; weights that differ by less are the same
-_FEW = 40  # cases, as many alike as have the same kurtosis: of more, signs tell enough
+# How many cases differ: as many alike as have the same kurtosis. Of more, or of a larger part, signs tell enough.
+_FEW, _RARE = 40, 0.25
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ def nearer_unseen(
     alike = _divided(squares.sum(axis=1) ** 2, (squares**2).sum(axis=1), np.inf)
     up, down = (np.maximum(side * weights, 0.0).max(axis=0, initial=0.0) for side in (1, -1))
     ratio = _divided(np.maximum(up, down), np.minimum(up, down), 1.0)
-    nearer = np.where((alike < _FEW) & (ratio > 1 + _SAME), ratio * gain, 0.0)
+    is_rare = alike < min(_FEW, _RARE * each.shape[1])
+    nearer = np.where(is_rare & (ratio > 1 + _SAME), ratio * gain, 0.0)
     if span is None:
         return np.asarray(nearer)
     loss = span * np.maximum(weights, 0.0).sum(axis=0) * RULE_OF_THREE / max(each.shape[1], 1)
@@ -98,4 +100,4 @@ def nearer_unseen(
 
 
 def _divided(values: Floats, by: Floats, otherwise: float) -> Floats:
-    return np.divide(values, by, out=np.full(len(values), otherwise), where=by > 0)
+    return np.asarray(np.divide(values, by, out=np.full(len(values), otherwise), where=by > 0))
