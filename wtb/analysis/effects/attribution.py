@@ -93,7 +93,7 @@ def attributed(
         return _untold(document, reason)
     some = missing and missing.part(kept.tolist(), compared)
     pairs = None if some is None else Pairs(scores, some, ends, units=units, seed=seed)
-    lost = pairs and _lost(pairs)
+    lost = None if pairs is None else _lost(pairs)
     found = fit(scores, level_codes(factors), seed, units, lost, span_of(ends))
     document["nodes"] = sorted((_factor(one, factors) for one in found.factors), key=lambda one: -one["share"])
     document["interactions"] = sorted((_pair(one, factors) for one in found.pairs), key=lambda one: -one["share"])
