@@ -18,21 +18,26 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wtb.analysis.statistics.best import rank
 from wtb.analysis.statistics.bounded_means import upper_bounds
 from wtb.analysis.statistics.comparing import ELIGIBLE, Design
-from wtb.analysis.statistics.intervals import NORMAL, ROUNDING, Floats, Interval, tail_quantile, upper_ends
+from wtb.analysis.statistics.intervals import NORMAL, ROUNDING, Floats, Interval, skewness, tail_quantile, upper_ends
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.missing.worst_case import Claim, Pairs, Side
 from wtb.analysis.statistics.paired import cleaned, interval_times, means, subtract, unit_of
 from wtb.analysis.statistics.power.pairs import PAIRS
 from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
 
+Mask, Numbers = NDArray[np.bool_], NDArray[np.int64]
 RIVALS = 16  # of a row, whose bounds are computed: those that are the furthest ahead of it
 _EXCLUDED = 0.1  # of the level: how often a row may wrongly count as clearly beyond the margin
-_NEEDED, _NEEDED_WITHOUT_SCALE = 2, 10  # units
-_BEYOND = 2.0  # times the range of all scores: without a scale, how far apart two that were not seen may be
+# Units. Without a scale, fewer show no row to be good enough: a loss in one case of ten is in none of 28 in 5% of sweeps.
+_NEEDED, NEEDED_WITHOUT_SCALE = 2, 29
+# Without a scale, times the range of the gaps: how large one may be that no unit shows; the second if they are uneven.
+_UNSEEN, _UNSEEN_OF_UNEVEN = 1.0, 8.0
+_UNEVEN = 0.2  # skewness of gaps over the root of the units: a few units lose much more than the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +78,7 @@ def standings(
     found = [Standing()] * len(scores)
     scores = cleaned(scores)
     present = np.isfinite(scores)
-    ranked = [row for row in over if present[row].any() and present[row].mean() >= ELIGIBLE]
-    kept = np.flatnonzero(present[ranked].all(axis=0) & bool(ranked))
-    units = design.of_cases(kept.tolist()).units if kept.size else None
+    ranked, kept, units = _complete(present, design, over)
     span, has_scale = _span(scores, design), math.isfinite(design.width)
     race = _Race(design.sign * scores[ranked][:, kept], units, margin, span, has_scale=has_scale)
     if not race.shows_anything:
@@ -106,7 +109,22 @@ def standings(
         for row in ranked:
             rivals = others if found[row].within else candidates
             found[row] = at_worst(pairs, row, rivals, found[row], margin, bound, lower=design.sign < 0)
-    return found
+    return found if race.can_show_yes else [one if one.within is False else Standing() for one in found]
+
+
+def lacks_scale(scores: Floats, design: Design, over: Sequence[int]) -> bool:
+    """Return whether no row can be shown to be good enough because there is no scale, and there are too few cases."""
+    if design.figure is not None or design.by != "mean" or math.isfinite(design.width):
+        return False
+    _, kept, units = _complete(np.isfinite(scores), design, over)
+    return (kept.size if units is None else np.unique(units).size) < NEEDED_WITHOUT_SCALE
+
+
+def _complete(present: Mask, design: Design, over: Sequence[int]) -> tuple[list[int], Numbers, Units]:
+    """Return the rows that are ranked, the cases that all of them have, and the units of these."""
+    ranked = [row for row in over if present[row].any() and present[row].mean() >= ELIGIBLE]
+    kept = np.flatnonzero(present[ranked].all(axis=0) & bool(ranked))
+    return ranked, kept, design.of_cases(kept.tolist()).units if kept.size else None
 
 
 def standing_of(low: float, high: float, margin: float) -> Standing:
@@ -166,23 +184,26 @@ def _known(end: float) -> float:
 
 
 def _span(scores: Floats, design: Design) -> float:
-    """How far two scores can be apart; without a scale twice as far as any two are, or one and the lowest possible."""
+    """How far two scores can be apart; without a scale, how far any two of a case are."""
     if math.isfinite(design.width):
         return design.width
-    known = scores[np.isfinite(scores)]
-    low = -math.inf if design.ends is None else design.ends[0]
-    if not known.size:
-        return 0.0
-    return _BEYOND * float(known.max() - (known.min() if math.isinf(low) else min(low, known.min())))
+    ends = np.nanmax(scores, axis=0, initial=-np.inf) - np.nanmin(scores, axis=0, initial=np.inf)
+    return float(np.max(ends[np.isfinite(ends)], initial=0.0))
 
 
 def _upper(gaps: Floats, worst: Floats, z: Floats, *, has_scale: bool) -> Floats:
     """Return what the mean of each row of complete gaps is below.
 
-    Without a scale nothing says how large a gap could be that no unit shows. There the interval for means has to agree.
+    Without a scale, nothing limits a gap that no unit shows. There the range of the gaps takes the place of the scale,
+    or eight times it if there are few or some of them are much larger, and the interval for means has to agree.
     """
-    bounds = upper_bounds(gaps, worst, z)
-    return bounds if has_scale else np.fmax(bounds, upper_ends(gaps, z))
+    if has_scale:
+        return upper_bounds(gaps, worst, z)
+    ranges = np.ptp(gaps, axis=1) if gaps.shape[1] else np.zeros(len(gaps))
+    is_uneven = np.nan_to_num(skewness(gaps, signed=True)) > _UNEVEN
+    is_uneven |= gaps.shape[1] < NEEDED_WITHOUT_SCALE
+    unseen = np.where(is_uneven, _UNSEEN_OF_UNEVEN, _UNSEEN) * np.where(ranges > 0, ranges, worst)
+    return np.fmax(upper_bounds(gaps, unseen, z), upper_ends(gaps, z))
 
 
 class _Race:
@@ -204,9 +225,12 @@ class _Race:
     @property
     def shows_anything(self) -> bool:
         """Whether there are units enough, and anything bounds what they do not show."""
-        return self.size >= (_NEEDED if self.has_scale else _NEEDED_WITHOUT_SCALE) and (
-            self.worst > 0 or self.rows == 1
-        )
+        return self.size >= (_NEEDED if self.has_scale else PAIRS) and (self.worst > 0 or self.rows == 1)
+
+    @property
+    def can_show_yes(self) -> bool:
+        """Whether there are units enough to show that a row is good enough."""
+        return self.has_scale or self.size >= NEEDED_WITHOUT_SCALE
 
     def could_be_best(self, seed: int) -> list[int]:
         """Return the rows that could be the best of these."""

@@ -103,17 +103,18 @@ def logistic(odds: float) -> float:
     return (1 + math.tanh(odds / 2)) / 2
 
 
-def skewness(values: Floats) -> Floats:
+def skewness(values: Floats, *, signed: bool = False) -> Floats:
     """How far skewness spoils the interval of each row: its third standardised moment over the root of its cases.
 
-    NaN for fewer than SKEWED_FROM cases, which say too little about it, and without variation.
+    NaN for fewer than SKEWED_FROM cases, which say too little about it, and without variation. signed: negative if the
+    low values are the rare ones.
     """
     found = np.full(len(values), np.nan)
     for i, row in enumerate(values):
         row = row[np.isfinite(row)]
         if row.size >= SKEWED_FROM and not is_constant(row):
-            found[i] = abs(_moments(row)[1]) / math.sqrt(row.size)
-    return found
+            found[i] = _moments(row)[1] / math.sqrt(row.size)
+    return found if signed else np.abs(found)
 
 
 def is_constant(row: Floats) -> bool:
