@@ -154,38 +154,21 @@ def drawn(
     return rng.binomial(steps, 1 / (1 + np.exp(-logits))) / steps
 
 
-def with_failures(rng: Rng, layout: Layout, scores: Floats, *, evenly: bool = False) -> Floats:
-    """Leave out 10% of the cells: more of hard cases, and more of one model unless they fail evenly."""
+def with_failures(rng: Rng, layout: Layout, scores: Floats) -> Floats:
+    """Leave out 10% of the cells: more of hard cases, and more of one model."""
     hard = scores.mean(axis=0) < np.median(scores.mean(axis=0))
-    often = np.array([1.0 if evenly else 1.6 if row.get("answer.model") == "huge" else 0.7 for row in layout.rows])
+    often = np.array([1.6 if row.get("answer.model") == "huge" else 0.7 for row in layout.rows])
     chance = _FAILED * often[:, None] * np.where(hard, 1.6, 0.4)[None, :]
     return np.where(rng.random(scores.shape) < chance, np.nan, scores)
 
 
 def attributed_to(
-    rng: Rng,
-    layout: Layout,
-    mean: Mean,
-    *,
-    steps: int,
-    cases: int = CASES,
-    own: float = _OWN,
-    units: Units = None,
-    evenly: bool = False,
+    rng: Rng, layout: Layout, mean: Mean, *, steps: int, cases: int = CASES, own: float = _OWN, units: Units = None
 ) -> AttributionDocument:
     """Draw a sweep and attribute its spread."""
-    complete = drawn(rng, layout, mean, steps=steps, cases=cases, own=own, units=units)
-    scores = with_failures(rng, layout, complete, evenly=evenly)
-    return attributed(
-        scores,
-        list(layout.choices),
-        "right",
-        seed_from(rng),
-        units,
-        layout.grids,
-        missing=MissingCells.of(scores),
-        ends=(0.0, 1.0),
-    )
+    scores = with_failures(rng, layout, drawn(rng, layout, mean, steps=steps, cases=cases, own=own, units=units))
+    missing, choices = MissingCells.of(scores), list(layout.choices)
+    return attributed(scores, choices, "right", seed_from(rng), units, layout.grids, missing=missing, ends=(0.0, 1.0))
 
 
 def clear_effects(found: AttributionDocument) -> set[tuple[str, ...]]:
@@ -245,24 +228,16 @@ def promises() -> Iterator[Promise]:
 def _found(kind: str, steps: int) -> Iterator[Promise]:
     size = "3 x 3 x 2 x 2, 200 cases"
 
-    def finds(
-        layout: Layout, mean: Mean, effect: tuple[str, ...], own: float = _OWN, *, evenly: bool = True
-    ) -> Callable[[Rng], bool]:
-        return lambda rng: (
-            effect in clear_effects(attributed_to(rng, layout, mean, steps=steps, own=own, evenly=evenly))
-        )
+    def finds(layout: Layout, mean: Mean, effect: tuple[str, ...], own: float = _OWN) -> Callable[[Rng], bool]:
+        return lambda rng: effect in clear_effects(attributed_to(rng, layout, mean, steps=steps, own=own))
 
     pair, crossed = (tuple(sorted((one[0][0], one[1][0]))) for one in (PAIR, CROSSED))
     main = (MAIN[0],)
-    main_claim, pair_claim = "a main effect of 0.08 is found", "an interaction of 0.10 is found"
-    uneven = ", one level fails twice as often"
     situations: Sequence[tuple[str, str, Callable[[Rng], bool], float | None]] = (
-        (main_claim, "", finds(FULL, both_effects, main), 0.9),
-        (main_claim, uneven, finds(FULL, both_effects, main, evenly=False), None),
-        (main_claim, ", cases differ much in it", finds(FULL, both_effects, main, 1.5), None),
-        (pair_claim, ", of 3 x 2 levels", finds(FULL, both_effects, pair), 0.9),
-        (pair_claim, ", of 3 x 3 levels", finds(FULL, crossed_effects, crossed), 0.9),
-        (pair_claim, f", of 3 x 3 levels{uneven}", finds(FULL, crossed_effects, crossed, evenly=False), None),
+        ("a main effect of 0.08 is found", "", finds(FULL, both_effects, main), 0.9),
+        ("a main effect of 0.08 is found", ", cases differ much in it", finds(FULL, both_effects, main, 1.5), None),
+        ("an interaction of 0.10 is found", ", of 3 x 2 levels", finds(FULL, both_effects, pair), 0.9),
+        ("an interaction of 0.10 is found", ", of 3 x 3 levels", finds(FULL, crossed_effects, crossed), 0.9),
     )
     for claim, more, happens, bound in situations:
         yield Promise(claim, f"{kind}{more}", size, counted(happens), at_least=bound, runs=200)
@@ -273,7 +248,7 @@ def _found(kind: str, steps: int) -> Iterator[Promise]:
 
     def sampled(rng: Rng) -> bool:
         some = FULL.part(rng.choice(len(FULL.rows), 24, replace=False).tolist())
-        return main in clear_effects(attributed_to(rng, some, main_effect, steps=steps, evenly=True))
+        return main in clear_effects(attributed_to(rng, some, main_effect, steps=steps))
 
     yield Promise(
         "a main effect of 0.08 is found", f"{kind}, random", "24 of 36, 200 cases", counted(sampled), runs=200

@@ -171,6 +171,14 @@ def _unlimited(rng: Rng, rows: int, cases: int) -> tuple[Floats, Floats]:
     return 0.1 * rng.normal(size=cases) + 0.4 * MARGIN * rng.normal(size=(rows, cases)) - behind[:, None], behind
 
 
+def _rarely_dearer(rng: Rng, rows: int, cases: int) -> tuple[Floats, Floats]:
+    """Costs without a scale: all others are cheaper by the margin, but for a tenth of the cases."""
+    behind = np.where(np.arange(rows) > 0, MARGIN, 0.0)
+    costs = 1 + 0.01 * rng.normal(size=(rows, cases))
+    costs[1:] += np.where(rng.random((rows - 1, cases)) < 0.1, 19 * MARGIN, -MARGIN)
+    return costs, behind
+
+
 def _in_clusters(rng: Rng, rows: int, cases: int) -> tuple[Floats, Floats]:
     """Pass rates whose cases come from clusters that are wholly wrong in a row where it is wrong."""
     behind = np.where(np.arange(rows) > 0, MARGIN, 0.0)
@@ -195,12 +203,14 @@ def _hidden(rng: Rng, rows: int, cases: int) -> tuple[Floats, Floats]:
 CLUSTERS = 40
 _NO_SCALE: Mapping[str, Any] = {"ends": None}
 _COSTS: Mapping[str, Any] = {"ends": (0.0, np.inf), "better": "lower"}
+_FEW = ((2, 3), (2, 6), (2, 12), (2, 30), (2, 60), (6, 60))
 HARD: Sequence[tuple[str, Draw, Sequence[tuple[int, int]], Mapping[str, Any], float | None]] = (
-    ("normal scores without a scale", _unlimited, ((2, 3), (2, 6), (2, 12), (2, 60), (6, 60)), _NO_SCALE, 0.05),
-    ("costs, sigma 0.5", _dearer(0.5, steady=False), ((2, 12), (2, 60), (6, 60)), _COSTS, 0.05),
-    ("costs, sigma 1.5", _dearer(1.5, steady=False), ((2, 12), (2, 60), (6, 60)), _COSTS, 0.05),
-    ("costs, sigma 1.5, the best is steady", _dearer(1.5, steady=True), ((2, 12), (2, 60), (6, 60)), _COSTS, 0.05),
-    ("time-outs in 3% of the cases, no scale", _timing_out(0.03), ((2, 20), (2, 60), (2, 300)), _COSTS, None),
+    ("no scale, normal scores", _unlimited, _FEW, _NO_SCALE, 0.05),
+    ("no scale, costs, sigma 0.5", _dearer(0.5, steady=False), _FEW, _COSTS, 0.05),
+    ("no scale, costs, sigma 1.5", _dearer(1.5, steady=False), _FEW, _COSTS, 0.05),
+    ("no scale, costs, sigma 1.5, the best is steady", _dearer(1.5, steady=True), _FEW, _COSTS, 0.05),
+    ("no scale, cheaper but for a tenth of the cases", _rarely_dearer, _FEW, _COSTS, 0.05),
+    ("no scale, time-outs in 3% of the cases", _timing_out(0.03), ((2, 12), (2, 30), (2, 60), (2, 300)), _COSTS, None),
     ("pass rates, 40 clusters", _in_clusters, ((2, 200), (6, 200)), {}, 0.05),
     ("near rows among 48 far ones", _hidden, ((64, 60), (64, 300)), {}, 0.05),
 )
@@ -216,6 +226,15 @@ def _hard() -> Iterator[Promise]:
                 return bool((_says(_standings(scores, **design, **more), True) & _beyond(behind)).any())
 
             yield Promise(WRONG_YES, name, f"{rows} rows, {cases} cases", counted(yes), at_most=bound, runs=400)
+    for name, draw, _, design, bound in HARD:
+        for rows, cases in ((2, 6), (2, 30)) if bound and name.startswith("no scale") else ():
+
+            def no(rng: Rng, draw: Draw = draw, design: Any = design, rows: int = rows, cases: int = cases) -> bool:
+                scores, behind = draw(rng, rows, cases)
+                best = compare(scores, Design(**design, seed=seed_from(rng))).candidates
+                return bool((_says(_standings(scores, best, **design), False) & (behind <= MARGIN)).any())
+
+            yield Promise(WRONG_NO, name, f"{rows} rows, {cases} cases", counted(no), at_most=0.05, runs=200)
 
 
 def _missing_where_no_is_said() -> Iterator[Promise]:
@@ -321,3 +340,26 @@ def _power() -> Iterator[Promise]:
 
         name = "equal pass rates of 85%, by a look before the end"
         yield Promise(RIGHT_YES, name, f"{rows} rows, {cases} cases", counted(early), runs=200)
+    yield from _power_without_scale()
+
+
+def _power_without_scale() -> Iterator[Promise]:
+    """Rows of equal scores without a scale, by how much they differ from case to case."""
+    for noise, rows, cases in itertools.product((0.6, 1.0, 1.5), (2, 6), (30, 60)):
+
+        def shown(rng: Rng, noise: float = noise, rows: int = rows, cases: int = cases) -> bool:
+            scores = 4 * MARGIN * rng.normal(size=cases) + noise * MARGIN / 2**0.5 * rng.normal(size=(rows, cases))
+            return _standings(scores, ends=None)[1].within is True
+
+        name = f"no scale, equal scores whose differences spread by {noise:g} margins"
+        bound = 0.75 if rows == 2 and noise <= 1 else None
+        yield Promise(RIGHT_YES, name, f"{rows} rows, {cases} cases", counted(shown), at_least=bound, runs=200)
+    for rows, cases in itertools.product((2, 6), (30, 60)):
+
+        def cheap(rng: Rng, rows: int = rows, cases: int = cases) -> bool:
+            costs = 4 * MARGIN * rng.lognormal(-0.125, 0.5, cases) * (1 + 0.1 * rng.normal(size=(rows, cases)))
+            return _standings(costs, **_COSTS)[1].within is True
+
+        name = "no scale, equal costs that go with the size of a case and vary by 10%"
+        bound = 0.75 if rows == 2 else None
+        yield Promise(RIGHT_YES, name, f"{rows} rows, {cases} cases", counted(cheap), at_least=bound, runs=200)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.support.bench import in_memory, make_bench
+from wtb import evaluator
+from wtb.analysis.matrix.build import build
 from wtb.analysis.statistics import Design, Floats, compare, good_enough, paired_tests
 from wtb.analysis.statistics.bounded_means import upper_bounds
 from wtb.analysis.statistics.good_enough import Standing, standings
 from wtb.analysis.statistics.missing.missing_cells import MissingCells
 from wtb.analysis.statistics.sequential.running import look
+from wtb.authoring.edges import END
+from wtb.authoring.workflow import Workflow
 
 SCALE = (0.0, 1.0)
 
@@ -110,25 +117,110 @@ def test_what_missing_cells_of_the_best_could_change_is_not_shown_to_be_too_far_
     assert first.within is not False
 
 
-def test_without_a_scale_few_cases_show_nothing() -> None:
-    """Nothing says how large a difference is that none of them shows."""
-    near = np.random.default_rng(0).normal(size=(2, 100)) * 0.02
-    nothing = standings(near[:, :9], Design(), 0.05, could_be_best=[0, 1], over=[0, 1])
-    assert nothing == [Standing(), Standing()]
-    many = standings(near, Design(), 0.05, could_be_best=[0, 1], over=[0, 1])
-    assert [one.within for one in many] == [True, True]
-    assert standings(np.ones((2, 100)), Design(), 0.05, could_be_best=[0, 1], over=[0, 1]) == [Standing(), Standing()]
+def pair(differences: Floats, spread: float = 1.0) -> Floats:
+    """Two rows that differ so, over cases that differ much more."""
+    cases = spread * np.random.default_rng(9).normal(size=differences.size)
+    return np.stack([cases + differences, cases])
+
+
+def unscaled(scores: Floats, margin: float = 0.05, **design: Any) -> list[Standing]:
+    return standings(scores, Design(**design), margin, could_be_best=[0, 1], over=range(len(scores)))
+
+
+def test_without_a_scale_few_cases_show_no_row_to_be_good_enough() -> None:
+    """A loss in one case of ten does not show in 28 cases in more than 5% of sweeps, and nothing says how large it is."""
+    differences = 0.02 * np.random.default_rng(0).normal(size=100)
+    assert unscaled(pair(differences[:28])) == [Standing(), Standing()]
+    for cases in (29, 100):
+        assert [one.within for one in unscaled(pair(differences[:cases]))] == [True, True]
+    assert unscaled(np.ones((2, 100))) == [Standing(), Standing()], "nothing says how much rows can differ"
+
+
+def test_without_a_scale_how_much_cases_differ_from_each_other_does_not_matter() -> None:
+    differences = 0.03 * np.random.default_rng(3).normal(size=30)
+    found = [unscaled(pair(differences, spread)) for spread in (0.001, 1.0, 1_000.0)]
+    assert [[one.within for one in each] for each in found] == [[True, True]] * 3
+
+
+def test_without_a_scale_a_row_far_behind_is_shown_by_few_cases() -> None:
+    differences = -1 + 0.1 * np.random.default_rng(2).normal(size=12)
+    first, second = standings(pair(differences), Design(), 0.05, could_be_best=[1], over=[0, 1])
+    assert (first.within, second) == (False, Standing())
+    assert first.behind is not None
+    assert 0.05 < first.behind[0] < 1 < first.behind[1]
+
+
+def test_without_a_scale_a_row_that_loses_much_in_few_cases_is_not_shown_to_be_good_enough() -> None:
+    """Even differences with the same mean and spread are."""
+    even = 0.04 * np.random.default_rng(3).normal(size=40)
+    uneven = np.zeros(40)
+    uneven[7] = -1.0
+    uneven *= even.std() / uneven.std()
+    even, uneven = even - even.mean(), uneven - uneven.mean()
+    first, second = unscaled(pair(even))
+    assert (first.within, second.within) == (True, True)
+    loses, gains = unscaled(pair(uneven))
+    assert (loses.within, gains.within) == (None, True)
+    assert loses.behind is not None
+    assert first.behind is not None
+    assert loses.behind[1] > 2 * first.behind[1]
 
 
 def test_without_a_scale_the_interval_for_means_has_to_agree() -> None:
-    """Of 12 costs none may be a large one: what they show is not much less than what Student's t leaves possible."""
-    costs = np.random.default_rng(3).normal(1, 0.2, size=(2, 12))
-    found = standings(costs, Design(ends=(0.0, math.inf), better="lower"), 0.05, could_be_best=[0, 1], over=[0, 1])
-    spread = (costs[1] - costs[0]).std(ddof=1) / math.sqrt(12)
+    """Of 40 costs none may be a large one: what they show is not much less than what Student's t leaves possible."""
+    costs = np.random.default_rng(3).normal(1, 0.2, size=(2, 40))
+    found = unscaled(costs, ends=(0.0, math.inf), better="lower")
+    spread = (costs[1] - costs[0]).std(ddof=1) / math.sqrt(40)
     for row, one in enumerate(found):
         gap = float((costs[row] - costs[1 - row]).mean())
         assert one.behind is not None
-        assert one.behind[1] >= gap + 1.8 * spread
+        assert one.behind[1] >= gap + 1.7 * spread
+
+
+def test_without_a_scale_a_row_that_equals_the_best_in_all_cases_may_lose_what_others_do() -> None:
+    scores = np.concatenate([np.ones((2, 40)), 1 - np.eye(1, 40)])
+    found = standings(scores, Design(), 0.5, could_be_best=[0, 1], over=[0, 1, 2])
+    assert [one.within for one in found[:2]] == [True, True]
+    found = standings(scores, Design(), 0.05, could_be_best=[0, 1], over=[0, 1, 2])
+    assert [one.within for one in found[:2]] == [None, None]
+
+
+def test_a_matrix_tells_how_many_cases_a_metric_without_a_scale_takes(tmp_path: Path) -> None:
+    def warned(cases: int, **declared: Any) -> list[str]:
+        @evaluator(name="right", **declared)
+        def right(case: Any, result: Any) -> float:
+            return float(result.state["y"]) / 100 + 0.5
+
+        memory = in_memory()
+        inputs = [{"id": f"c{n}", "input": {"x": n}} for n in range(cases)]
+        wf = sums()
+        bench = make_bench(
+            memory, tmp_path, wf, inputs, {"add": "all"}, evaluators={"right": right}, margin={"right": 1}
+        )
+        bench.run()
+        found = build(memory, bench.row)["warnings"]
+        memory.close()
+        return [one for one in found if "scale" in one]
+
+    assert warned(6) == [
+        "right has no declared `scale`: that a combination is within 1 of the best takes at least 29 cases that all of "
+        "them have"
+    ]
+    assert warned(29) == []
+    assert warned(6, scale=(0, 1)) == []
+
+
+def sums() -> Workflow:
+    wf = Workflow("sums")
+
+    def added(state: dict[str, Any], *, k: int = 0) -> dict[str, Any]:
+        return {"y": state["x"] % 3 + k}
+
+    node = wf.node(added, name="add")
+    node.variant("v1", k=1)
+    wf.entry(node)
+    wf.edge(node, END)
+    return wf
 
 
 def test_if_the_best_of_all_is_not_allowed_those_that_are_have_candidates_of_their_own() -> None:

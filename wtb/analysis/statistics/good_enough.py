@@ -35,8 +35,7 @@ RIVALS = 16  # of a row, whose bounds are computed: those that are the furthest 
 _EXCLUDED = 0.1  # of the level: how often a row may wrongly count as clearly beyond the margin
 # Units. Without a scale, fewer show no row to be good enough: a loss in one case of ten is in none of 28 in 5% of sweeps.
 _NEEDED, NEEDED_WITHOUT_SCALE = 2, 29
-# Without a scale, times the range of the gaps: how large one may be that no unit shows; the second if they are uneven.
-_UNSEEN, _UNSEEN_OF_UNEVEN = 1.0, 8.0
+_OF_UNEVEN = 8.0  # times their range: how large a gap may be that no unit shows if gaps are uneven and have no scale
 _UNEVEN = 0.2  # skewness of gaps over the root of the units: a few units lose much more than the others
 
 
@@ -195,14 +194,14 @@ def _upper(gaps: Floats, worst: Floats, z: Floats, *, has_scale: bool) -> Floats
     """Return what the mean of each row of complete gaps is below.
 
     Without a scale, nothing limits a gap that no unit shows. There the range of the gaps takes the place of the scale,
-    or eight times it if there are few or some of them are much larger, and the interval for means has to agree.
+    or eight times it if a few of them are much larger. Few units show less of it. The interval for means has to agree.
     """
     if has_scale:
         return upper_bounds(gaps, worst, z)
     ranges = np.ptp(gaps, axis=1) if gaps.shape[1] else np.zeros(len(gaps))
     is_uneven = np.nan_to_num(skewness(gaps, signed=True)) > _UNEVEN
-    is_uneven |= gaps.shape[1] < NEEDED_WITHOUT_SCALE
-    unseen = np.where(is_uneven, _UNSEEN_OF_UNEVEN, _UNSEEN) * np.where(ranges > 0, ranges, worst)
+    of_even = max(1.0, NEEDED_WITHOUT_SCALE / max(1, gaps.shape[1]))
+    unseen = np.where(is_uneven, _OF_UNEVEN, of_even) * np.where(ranges > 0, ranges, worst)
     return np.fmax(upper_bounds(gaps, unseen, z), upper_ends(gaps, z))
 
 

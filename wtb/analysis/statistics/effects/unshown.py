@@ -2,8 +2,8 @@
 
 A level that fails where its answers would be wrong looks better than it is. So an effect has to be clear with the
 excess of missing cells at its worst: what the combinations that raise it lack more than those that lower it, for the
-same reason, beyond one standard deviation of what chance alone makes. What both lack equally often is as likely to hide
-wrong answers of the one as of the other.
+same reason, beyond two standard deviations of what chance alone makes. So a few cells that are missing at random cost
+nothing. What both lack equally often is as likely to hide wrong answers of the one as of the other.
 
 Where few cells differ from the rest of their cases, chance may have put all of them into combinations that lower an
 effect of one level. The signs of what cases show cannot tell, because none shows the opposite: the effect has to be
@@ -24,6 +24,7 @@ from wtb.analysis.statistics.missing.unseen_losses import RULE_OF_THREE
 _SAME = 1e-9  # relative; weights that differ by less are the same
 # How many cases differ: as many alike as have the same kurtosis. Of more, or of a larger part, signs tell enough.
 _FEW, _RARE = 40, 0.25
+_CHANCE = 2.0  # standard deviations of the excess of missing cells, if all combinations lack as many
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class LostCells:
             of_raising, of_lowering = mass[:, raising > 0], mass[:, raising < 0]
             more = float(of_raising.sum() - of_lowering.sum())
             side = raising > 0 if more > 0 else raising < 0
-            beyond = max(0.0, abs(more) - math.sqrt(float((mass**2).sum())))
+            beyond = max(0.0, abs(more) - _CHANCE * math.sqrt(float((mass**2).sum())))
             excess += _costliest(mass[:, side].ravel(), away[:, side].ravel(), beyond)
         return excess
 
