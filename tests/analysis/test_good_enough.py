@@ -128,7 +128,7 @@ def unscaled(scores: Floats, margin: float = 0.05, **design: Any) -> list[Standi
 
 
 def test_without_a_scale_few_cases_show_no_row_to_be_good_enough() -> None:
-    """A loss in one case of ten does not show in 28 cases in more than 5% of sweeps, and nothing says how large it is."""
+    """In 5% of sweeps a loss in one case of ten does not show in 28 cases, and nothing says how large it is."""
     differences = 0.02 * np.random.default_rng(0).normal(size=100)
     assert unscaled(pair(differences[:28])) == [Standing(), Standing()]
     for cases in (29, 100):

@@ -33,7 +33,7 @@ from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
 Mask, Numbers = NDArray[np.bool_], NDArray[np.int64]
 RIVALS = 16  # of a row, whose bounds are computed: those that are the furthest ahead of it
 _EXCLUDED = 0.1  # of the level: how often a row may wrongly count as clearly beyond the margin
-# Units. Without a scale, fewer show no row to be good enough: a loss in one case of ten is in none of 28 in 5% of sweeps.
+# Units. Without a scale, fewer show no row to be good enough: 28 show no loss in one case of ten in 5% of sweeps.
 _NEEDED, NEEDED_WITHOUT_SCALE = 2, 29
 _OF_UNEVEN = 8.0  # times their range: how large a gap may be that no unit shows if gaps are uneven and have no scale
 _UNEVEN = 0.2  # skewness of gaps over the root of the units: a few units lose much more than the others
