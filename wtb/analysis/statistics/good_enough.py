@@ -30,7 +30,8 @@ from wtb.analysis.statistics.paired import cleaned, interval_times, means, subtr
 from wtb.analysis.statistics.power.pairs import PAIRS
 from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
 
-Mask, Numbers = NDArray[np.bool_], NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
 RIVALS = 16  # of a row, whose bounds are computed: those that are the furthest ahead of it
 _EXCLUDED = 0.1  # of the level: how often a row may wrongly count as clearly beyond the margin
 # Units. Without a scale, fewer show no row to be good enough: 28 show no loss in one case of ten in 5% of sweeps.
