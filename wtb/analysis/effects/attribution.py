@@ -15,7 +15,7 @@ from wtb.analysis.effects.effect_sentences import effect_sentences
 from wtb.analysis.effects.single_changes import single_changes
 from wtb.analysis.effects.varied_factors import GridLevels, VariedFactor, level_codes, short_names, varied_factors
 from wtb.analysis.scores import Scores
-from wtb.analysis.statistics.comparing import Design, passes
+from wtb.analysis.statistics.comparing import Better, Design, passes
 from wtb.analysis.statistics.effects.fit import Effects, Fit, fit
 from wtb.analysis.statistics.effects.unshown import LostCells
 from wtb.analysis.statistics.intervals import Floats, Interval, is_constant
@@ -54,6 +54,7 @@ def attribute(scored: Scores, metric: str) -> AttributionDocument:
         scored.grid_levels,
         missing=None if table.figure is not None else table.missing,
         ends=design.ends,
+        better=design.better,
     )
 
 
@@ -67,6 +68,7 @@ def attributed(
     *,
     missing: MissingCells | None = None,
     ends: Interval | None = None,
+    better: Better = "higher",
 ) -> AttributionDocument:
     """Attribute the spread of scores (combinations x cases, NaN where missing) to factors.
 
@@ -79,6 +81,7 @@ def attributed(
         grids: The levels of the variants that are grid points; a node without any is one factor.
         missing: The missing cells, which an effect has to survive at their worst.
         ends: The lowest and the highest score that there can be.
+        better: Which scores are.
     """
     present = np.isfinite(scores)
     kept = np.flatnonzero(present.any(axis=1))
@@ -93,7 +96,7 @@ def attributed(
         return _untold(document, reason)
     some = missing and missing.part(kept.tolist(), compared)
     pairs = None if some is None else Pairs(scores, some, ends, units=units, seed=seed)
-    lost = None if pairs is None else _lost(pairs)
+    lost = None if pairs is None else _lost(pairs, better)
     found = fit(scores, level_codes(factors), seed, units, lost, span_of(ends))
     document["nodes"] = sorted((_factor(one, factors) for one in found.factors), key=lambda one: -one["share"])
     document["interactions"] = sorted((_pair(one, factors) for one in found.pairs), key=lambda one: -one["share"])
@@ -131,13 +134,13 @@ def _hanging(found: Fit, without: Fit) -> list[tuple[int, ...]]:
     ]
 
 
-def _lost(pairs: Pairs) -> LostCells | None:
+def _lost(pairs: Pairs, better: Better) -> LostCells | None:
     """Return the missing cells of a table of pairs, as parts of cells; None if there are none."""
     missing = pairs.missing
     if not missing.total.any():
         return None
     each = np.maximum(missing.total + missing.behind, 1)
-    return LostCells({reason: (counts / each).T for reason, counts in missing.reasons.items()}, pairs.scale)
+    return LostCells({reason: (counts / each).T for reason, counts in missing.reasons.items()}, pairs.scale, better)
 
 
 def unattributed(metric: str, because: str) -> AttributionDocument:

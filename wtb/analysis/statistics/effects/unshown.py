@@ -1,9 +1,10 @@
 """By how much effects could be nearer to 0 than they seem, because of what is missing or too rare to show.
 
 A level that fails where its answers would be wrong looks better than it is. So an effect has to be clear with the
-excess of missing cells at its worst: what the combinations that raise it lack more than those that lower it, for the
-same reason, beyond two standard deviations of what chance alone makes. So a few cells that are missing at random cost
-nothing. What both lack equally often is as likely to hide wrong answers of the one as of the other.
+excess of missing cells at the worst score: what the combinations that would look too good lack more than the others,
+for the same reason, beyond two standard deviations of what chance alone makes. So a few cells that are missing at
+random cost nothing, and neither do those of a level that looks worse, though it fails more often. What both lack
+equally often is as likely to hide wrong answers of the one as of the other.
 
 Where few cells differ from the rest of their cases, chance may have put all of them into combinations that lower an
 effect of one level. The signs of what cases show cannot tell, because none shows the opposite: the effect has to be
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wtb.analysis.statistics.comparing import Better
 from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval
 from wtb.analysis.statistics.missing.unseen_losses import RULE_OF_THREE
 
@@ -34,13 +36,15 @@ class LostCells:
     Attributes:
         reasons: Reason -> the share of each cell that is missing (cases x combinations, 0 to 1).
         ends: The lowest and the highest score that they could have.
+        better: Whether higher scores are better, or lower ones.
     """
 
     reasons: Mapping[str, Floats]
     ends: Interval
+    better: Better = "higher"
 
     def nearer(self, effects: Floats, weights: Floats, filled: Floats) -> Floats:
-        """Return by how much each effect is nearer to 0 with the excess of missing cells at its worst.
+        """Return by how much each effect is nearer to 0 with the excess of missing cells at the worst score.
 
         Args:
             effects: The effects.
@@ -50,17 +54,16 @@ class LostCells:
         return np.array([self._nearer(one, weights[:, n], filled) for n, one in enumerate(effects.tolist())])
 
     def _nearer(self, effect: float, weights: Floats, filled: Floats) -> float:
-        raising = weights * np.sign(effect)
-        low, high = self.ends
-        away = np.where(raising > 0, filled - low, high - filled)  # from the worst score
+        is_higher = self.better == "higher"
+        signed = weights * np.sign(effect) * (1 if is_higher else -1)
+        too_good = signed > 0  # combinations whose worst scores would bring the effect nearer to 0
+        away = filled - self.ends[0] if is_higher else self.ends[1] - filled  # from the worst score
         excess = 0.0
         for lost in self.reasons.values():
-            mass = lost * np.abs(raising)
-            of_raising, of_lowering = mass[:, raising > 0], mass[:, raising < 0]
-            more = float(of_raising.sum() - of_lowering.sum())
-            side = raising > 0 if more > 0 else raising < 0
-            beyond = max(0.0, abs(more) - _CHANCE * math.sqrt(float((mass**2).sum())))
-            excess += _costliest(mass[:, side].ravel(), away[:, side].ravel(), beyond)
+            mass = lost * np.abs(signed)
+            more = float(mass[:, too_good].sum() - mass[:, signed < 0].sum())
+            beyond = max(0.0, more - _CHANCE * math.sqrt(float((mass**2).sum())))
+            excess += _costliest(mass[:, too_good].ravel(), away[:, too_good].ravel(), beyond)
         return excess
 
 

@@ -59,7 +59,7 @@ class CaseScores:
         compared = (counts[:, 0] - 1).astype(float)
         weights = by_unit(compared[:, None], units)[:, 0] / max(compared.sum(), 1.0)
         if lost is not None:
-            lost = LostCells({reason: share[kept] for reason, share in lost.reasons.items()}, lost.ends)
+            lost = replace(lost, reasons={reason: share[kept] for reason, share in lost.reasons.items()})
         shapes = (present.astype(float), patterns.astype(float), repeats.astype(float))
         return cls(filled, *shapes, units, weights, middles[:, 0], lost, span)
 
