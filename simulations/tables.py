@@ -213,7 +213,9 @@ def _merged(before: str, text: str) -> str:
             found.append("\n".join(anew))
         else:
             found.append(tables.get(table.partition("%")[0], table))
-    return "\n\n".join(found) + "\n"
+    known = {table.partition("%")[0] for table in before.strip().split("\n\n")}
+    new = [table for heading, table in tables.items() if table.startswith("|") and heading not in known]
+    return "\n\n".join([*found, *new]) + "\n"
 
 
 def replace(page: Path, text: str, *, whole: bool) -> None:

@@ -49,6 +49,30 @@ def test_an_effect_is_claimed_if_all_variants_fail_alike() -> None:
     assert answer_of(found)["p_adjusted"] < 0.05
 
 
+def test_where_lower_is_better_a_variant_that_fails_where_it_is_dear_has_no_effect_that_is_claimed() -> None:
+    scores = passing(0.3, 300, 0)
+    scores[FIRST] = np.where(scores[FIRST] == 1, np.nan, 0.0)
+    options: dict[str, Any] = {"missing": MissingCells.of(scores), "ends": (0.0, 1.0)}
+    assert answer_of(attribution(scores, **options, better="lower"))["p_adjusted"] >= 0.05
+    assert answer_of(attribution(scores, **options, better="higher"))["p_adjusted"] < 0.05
+
+
+def test_a_few_cells_that_are_missing_at_random_cost_nothing() -> None:
+    rng = np.random.default_rng(4)
+    scores = np.asarray(rng.random((9, 60)) < np.where(FIRST, 0.8, 0.6)[:, None], dtype=np.float64)
+    scores[0, 3] = scores[1, 20] = scores[5, 9] = np.nan
+    plain = attribution(scores, ends=(0.0, 1.0))
+    assert attribution(scores, missing=MissingCells.of(scores), ends=(0.0, 1.0)) == plain
+
+
+def test_a_level_that_looks_worse_and_fails_more_often_is_claimed() -> None:
+    rng = np.random.default_rng(4)
+    scores = np.asarray(rng.random((9, 300)) < np.where(FIRST, 0.5, 0.7)[:, None], dtype=np.float64)
+    scores[FIRST] = np.where(rng.random((3, 300)) < 0.2, np.nan, scores[FIRST])
+    found = attribution(scores, missing=MissingCells.of(scores), ends=(0.0, 1.0))
+    assert answer_of(found)["p_adjusted"] < 0.05
+
+
 def test_a_few_failures_that_chance_put_into_two_of_three_variants_show_nothing() -> None:
     """None of 8 failures is the first variant's: with three variants that happens to one of them in 12% of sweeps."""
     scores = np.ones((9, 200))
