@@ -37,7 +37,8 @@ def _promise(situation: str, draw: Draw, levels: tuple[int, ...], cases: int) ->
 
     size = f"{' x '.join(map(str, levels))}, {cases} cases"
     claim = "an effect of factors that is not there is claimed, in hard situations"
-    return Promise(claim, situation, size, counted(wrong), at_most=SIGNIFICANT, runs=400)
+    bound = None if situation in UNBOUNDED else SIGNIFICANT
+    return Promise(claim, situation, size, counted(wrong), at_most=bound, runs=400)
 
 
 def crossed(levels: Sequence[int]) -> Choices:
@@ -68,6 +69,13 @@ def _failing_where_wrong(rng: Rng, choices: Choices, cases: int) -> Floats:
     return np.where(lost, np.nan, scores)
 
 
+def _failing_where_right(rng: Rng, choices: Choices, cases: int) -> Floats:
+    """One variant fails in a third of the cells in which it would have been right, and looks worse than it is."""
+    scores = _passing(0.3)(rng, choices, cases)
+    lost = (scores == 1) & _first(choices)[:, None] & (rng.random(scores.shape) < 0.1 / 0.3)
+    return np.where(lost, np.nan, scores)
+
+
 def _rare_losses(rng: Rng, choices: Choices, cases: int) -> Floats:
     """One variant gains a little in each case, but for one case of 50, in which it loses most of the scale."""
     scores = 0.6 + 0.2 * rng.random(cases) + 0.01 * rng.normal(size=(len(choices), cases))
@@ -80,8 +88,10 @@ SITUATIONS: Mapping[str, tuple[Draw, Sequence[tuple[tuple[int, ...], int]]]] = {
     "pass rate 95%": (_passing(0.95), [((2, 2), 100), ((3, 3), 100)]),
     "pass rate 2%": (_passing(0.02), [((3, 3), 200)]),
     "a variant fails where it is wrong": (_failing_where_wrong, [(levels, 200) for levels in SIZES]),
+    "a variant fails where it is right, pass rate 30%": (_failing_where_right, [((2, 2), 200), ((3, 3), 200)]),
     "a variant gains a little and rarely loses much": (
         _rare_losses,
         [((2, 2), 20), ((3, 3), 50), ((3, 3, 2, 2), 50)],
     ),
 }
+UNBOUNDED = {"a variant fails where it is right, pass rate 30%"}  # a level that looks worse is taken at its word
