@@ -14,6 +14,7 @@ from simulations import (
     factorial,
     failing,
     good_enough,
+    hard_effects,
     judges,
     looks,
     missing,
@@ -60,6 +61,7 @@ def promises() -> Iterator[Promise]:
     yield from _clusters()
     yield from _effects()
     yield from factorial.promises()
+    yield from hard_effects.promises()
     yield from _looking()
     yield from _searching()
     yield from looks.promises()

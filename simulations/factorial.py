@@ -19,6 +19,7 @@ from wtb.analysis.effects.attribution import attributed
 from wtb.analysis.effects.varied_factors import GridLevels, level_codes, varied_factors
 from wtb.analysis.statistics import SIGNIFICANT, Floats
 from wtb.analysis.statistics.effects.fit import fit
+from wtb.analysis.statistics.missing.missing_cells import MissingCells
 from wtb.analysis.statistics.units import Units
 from wtb.core.documents.report import AttributionDocument
 
@@ -166,7 +167,8 @@ def attributed_to(
 ) -> AttributionDocument:
     """Draw a sweep and attribute its spread."""
     scores = with_failures(rng, layout, drawn(rng, layout, mean, steps=steps, cases=cases, own=own, units=units))
-    return attributed(scores, list(layout.choices), "right", seed_from(rng), units, layout.grids)
+    missing, choices = MissingCells.of(scores), list(layout.choices)
+    return attributed(scores, choices, "right", seed_from(rng), units, layout.grids, missing=missing, ends=(0.0, 1.0))
 
 
 def clear_effects(found: AttributionDocument) -> set[tuple[str, ...]]:

@@ -31,7 +31,13 @@ OVERVIEW = (
     ),
     ("a main effect of 0.08 is found", ("a main effect of 0.08 is found",)),
     ("an interaction of 0.10 is found", ("an interaction of 0.10 is found",)),
-    ("any false effect of factors and pairs", ("an effect of factors that is not there is claimed",)),
+    (
+        "any false effect of factors and pairs",
+        (
+            "an effect of factors that is not there is claimed",
+            "an effect of factors that is not there is claimed, in hard situations",
+        ),
+    ),
     ("the interval of the best covers", ("the interval of the best covers",)),
     (
         "the cases that the next step asks for settle it",
@@ -207,7 +213,9 @@ def _merged(before: str, text: str) -> str:
             found.append("\n".join(anew))
         else:
             found.append(tables.get(table.partition("%")[0], table))
-    return "\n\n".join(found) + "\n"
+    known = {table.partition("%")[0] for table in before.strip().split("\n\n")}
+    new = [table for heading, table in tables.items() if table.startswith("|") and heading not in known]
+    return "\n\n".join([*found, *new]) + "\n"
 
 
 def replace(page: Path, text: str, *, whole: bool) -> None:

@@ -15,10 +15,14 @@ from wtb.analysis.effects.effect_sentences import effect_sentences
 from wtb.analysis.effects.single_changes import single_changes
 from wtb.analysis.effects.varied_factors import GridLevels, VariedFactor, level_codes, short_names, varied_factors
 from wtb.analysis.scores import Scores
-from wtb.analysis.statistics.comparing import passes
+from wtb.analysis.statistics.comparing import Better, Design, passes
 from wtb.analysis.statistics.effects.fit import Effects, Fit, fit
-from wtb.analysis.statistics.intervals import Floats, is_constant
+from wtb.analysis.statistics.effects.unshown import LostCells
+from wtb.analysis.statistics.intervals import Floats, Interval, is_constant
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
+from wtb.analysis.statistics.missing.missing_cells import MissingCells
+from wtb.analysis.statistics.missing.unseen_losses import span_of
+from wtb.analysis.statistics.missing.worst_case import Pairs
 from wtb.analysis.statistics.paired import cleaned, holm, means, paired_tests, subtract
 from wtb.analysis.statistics.units import Units
 from wtb.core.scoring.measure import Measure
@@ -35,10 +39,23 @@ def attribute(scored: Scores, metric: str) -> AttributionDocument:
 
     An effect is how far a level lies from the middle of its factor's levels, the others being equal. A case in which
     some combinations have no score compares the others. `because` says in words why nothing, or not all, can be told.
+    Combinations that somebody stopped are left out: they were stopped because of what they showed.
     """
     table = scored.planned_table(metric)
-    choices = scored.choices[: scored.planned]
-    return attributed(cleaned(table.scores), choices, metric, scored.seed, table.units, scored.grid_levels)
+    scores = cleaned(table.scores).copy()
+    scores[[number for number in scored.stopped if number < scored.planned]] = np.nan
+    design = scored.design(metric, table, 1.0) if metric in scored.measures else Design()
+    return attributed(
+        scores,
+        scored.choices[: scored.planned],
+        metric,
+        scored.seed,
+        table.units,
+        scored.grid_levels,
+        missing=None if table.figure is not None else table.missing,
+        ends=design.ends,
+        better=design.better,
+    )
 
 
 def attributed(
@@ -48,6 +65,10 @@ def attributed(
     seed: int,
     units: Units = None,
     grids: GridLevels | None = None,
+    *,
+    missing: MissingCells | None = None,
+    ends: Interval | None = None,
+    better: Better = "higher",
 ) -> AttributionDocument:
     """Attribute the spread of scores (combinations x cases, NaN where missing) to factors.
 
@@ -58,6 +79,9 @@ def attributed(
         seed: Of the random signs.
         units: The cluster of each case.
         grids: The levels of the variants that are grid points; a node without any is one factor.
+        missing: The missing cells, which an effect has to survive at their worst.
+        ends: The lowest and the highest score that there can be.
+        better: Which scores are.
     """
     present = np.isfinite(scores)
     kept = np.flatnonzero(present.any(axis=1))
@@ -70,12 +94,15 @@ def attributed(
     reason = _untellable(scores, choices, factors, metric)
     if reason is not None:
         return _untold(document, reason)
-    found = fit(scores, level_codes(factors), seed, units)
+    some = missing and missing.part(kept.tolist(), compared)
+    pairs = None if some is None else Pairs(scores, some, ends, units=units, seed=seed)
+    lost = None if pairs is None else _lost(pairs, better)
+    found = fit(scores, level_codes(factors), seed, units, lost, span_of(ends))
     document["nodes"] = sorted((_factor(one, factors) for one in found.factors), key=lambda one: -one["share"])
     document["interactions"] = sorted((_pair(one, factors) for one in found.pairs), key=lambda one: -one["share"])
     if found.apart:
         family = found.families[0] / len(found.apart)
-        document["simple"] = single_changes(scores, factors, found.apart, seed, units, family)
+        document["simple"] = single_changes(scores, factors, found.apart, seed, units, family, pairs)
     document["unexplained"], document["unexplained_p"] = found.unexplained, found.unexplained_p
     if found.aliased:
         document["aliased"] = [[factors[number].name for number in group] for group in found.aliased]
@@ -88,8 +115,32 @@ def attributed(
     if hidden := [names[name] for name in apart if name not in changed]:
         reasons.append(f"there are too few combinations to tell what {' and '.join(hidden)} do by themselves")
     document["because"] = f"cannot tell all: {'; '.join(reasons)}" if reasons else None
-    document["sentences"] = effect_sentences(document, names, [name for name in apart if name in changed])
+    hanging = _hanging(found, fit(scores, level_codes(factors), seed, units, span=span_of(ends))) if lost else []
+    document["sentences"] = effect_sentences(
+        document,
+        names,
+        [name for name in apart if name in changed],
+        [[factors[number].name for number in one] for one in hanging],
+        0 if some is None else int(some.total.sum()),
+    )
     return document
+
+
+def _hanging(found: Fit, without: Fit) -> list[tuple[int, ...]]:
+    """Return the factors and pairs that would be clear without missing cells at their worst."""
+    clear = {one.factors for one in [*without.factors, *without.pairs] if one.p_adjusted < SIGNIFICANT}
+    return [
+        one.factors for one in [*found.factors, *found.pairs] if one.factors in clear and one.p_adjusted >= SIGNIFICANT
+    ]
+
+
+def _lost(pairs: Pairs, better: Better) -> LostCells | None:
+    """Return the missing cells of a table of pairs, as parts of cells; None if there are none."""
+    missing = pairs.missing
+    if not missing.total.any():
+        return None
+    each = np.maximum(missing.total + missing.behind, 1)
+    return LostCells({reason: (counts / each).T for reason, counts in missing.reasons.items()}, pairs.scale, better)
 
 
 def unattributed(metric: str, because: str) -> AttributionDocument:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.power.pairs import PAIRS
+from wtb.core.scoring.missing_words import hangs_on
 from wtb.core.texts import listed_names
 
 if TYPE_CHECKING:
@@ -17,13 +18,21 @@ _WORTH_TELLING = 0.1  # of what is left unexplained
 _NAMED = 3  # single changes, of many that are more than chance
 
 
-def effect_sentences(document: AttributionDocument, names: Mapping[str, str], silent: Sequence[str]) -> list[str]:
+def effect_sentences(
+    document: AttributionDocument,
+    names: Mapping[str, str],
+    silent: Sequence[str],
+    hanging: Sequence[Sequence[str]] = (),
+    missing: int = 0,
+) -> list[str]:
     """Describe effects.
 
     Args:
         document: The effects.
         names: Names of factors as sentences write them.
         silent: Factors that have no effect of their own to tell.
+        hanging: Factors, and pairs of them, that would have a clear effect without missing cells at their worst.
+        missing: How many cells are missing.
     """
     metric, cases = document["metric"], f"{document['cases']:,} cases"
     if document["cases"] < PAIRS:
@@ -37,6 +46,7 @@ def effect_sentences(document: AttributionDocument, names: Mapping[str, str], si
     sentences += [_factor(one, metric, names, is_listed=is_listed) for one in factors]
     changed = {factor_of(one) for one in simple}
     quiet = [factor_of(one) for one in document["nodes"] if one["p_adjusted"] >= SIGNIFICANT]
+    quiet = [name for name in quiet if [name] not in hanging]
     quiet += [name for name in silent if name not in changed]
     if quiet:
         verb = "makes" if len(quiet) == 1 else "make"
@@ -44,10 +54,16 @@ def effect_sentences(document: AttributionDocument, names: Mapping[str, str], si
         sentences.append(f"{shown} {verb} no difference by {metric} that {cases} can show.")
     sentences += [_brings(one, names) for one in document["nodes"] if "brings" in one]
     sentences += [_pair(one, names) for one in pairs]
-    if document["interactions"] and not pairs:
+    sentences += [_hanging(one, metric, missing, names) for one in hanging]
+    if document["interactions"] and not pairs and all(len(one) == 1 for one in hanging):
         two = "nodes" if all("factors" not in one for one in document["interactions"]) else "factors"
         sentences.append(f"No two {two} act together by {metric} in a way that {cases} can show.")
     return sentences + _rest(document)
+
+
+def _hanging(factors: Sequence[str], metric: str, missing: int, names: Mapping[str, str]) -> str:
+    what = " x ".join(names[name] for name in factors)
+    return f"The effect of {what} by {metric} {hangs_on(missing)}, and is not claimed."
 
 
 def factor_of(effect: NodeEffect | SimpleEffect) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from wtb.analysis.statistics.effects.blocks import OUTSIDE
 from wtb.analysis.statistics.effects.joint_tests import Evidence, joint_tests
 from wtb.analysis.statistics.effects.within_cases import by_unit
 from wtb.analysis.statistics.intervals import Floats
+from wtb.analysis.statistics.missing.worst_case import Claim, Pairs
 from wtb.analysis.statistics.paired import subtract
 from wtb.analysis.statistics.units import Units
 
@@ -20,7 +22,13 @@ if TYPE_CHECKING:
 
 
 def single_changes(
-    scores: Floats, factors: Sequence[VariedFactor], apart: Collection[int], seed: int, units: Units, family: float
+    scores: Floats,
+    factors: Sequence[VariedFactor],
+    apart: Collection[int],
+    seed: int,
+    units: Units,
+    family: float,
+    pairs: Pairs | None = None,
 ) -> list[SimpleEffect]:
     """Compare combinations that differ in one factor, each with the first one that has the same other levels.
 
@@ -31,12 +39,17 @@ def single_changes(
         seed: Of the random signs.
         units: The cluster of each case.
         family: What p of all these changes together is multiplied by, beside their number.
+        pairs: The scores with the cells that are missing; None if there are none.
     """
     changes = [change for number in sorted(apart) for change in _changes(factors, number)]
     if not changes:
         return []
     differences = subtract(scores[[row for _, row, _ in changes]], scores[[base for *_, base in changes]])
     evidence = [_evidence(row, units) for row in differences]
+    if pairs is not None:
+        evidence = [
+            one and _at_worst(one, pairs, row, base) for one, (_, row, base) in zip(evidence, changes, strict=True)
+        ]
     kept = [number for number, one in enumerate(evidence) if one is not None]
     found = [one for one in evidence if one is not None]
     tests = joint_tests(found, [family * len(found)] * len(found), seed)
@@ -76,6 +89,16 @@ def _changes(factors: Sequence[VariedFactor], number: int) -> list[tuple[VariedF
         if base != row:
             changes.append((factor, row, base))
     return changes
+
+
+def _at_worst(evidence: Evidence, pairs: Pairs, row: int, base: int) -> Evidence:
+    """Return what cases say of a change, which has to survive missing cells at their worst."""
+    if not pairs.count_missing(row, base):
+        return evidence
+    size, side = abs(float(evidence.effects[0])), -1 if evidence.effects[0] < 0 else 1
+    every, excess = pairs.fills(Claim(row, base, 1 if side > 0 else -1))
+    kept = side * excess.estimate if side * every.estimate > 0 else 0.0
+    return replace(evidence, nearer=np.array([max(0.0, size - kept)]))
 
 
 def _evidence(differences: Floats, units: Units) -> Evidence | None:

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from wtb.analysis.judges.bias import Figure
+from wtb.analysis.statistics.intervals import logistic
 from wtb.analysis.statistics.raters.bradley_terry import Comparisons, strengths
 from wtb.analysis.statistics.raters.racing import could_be_best
 
@@ -105,17 +106,13 @@ def ranking(
         )
         for row in np.argsort(-said.strength, kind="stable").tolist()
     ]
-    first = _figure(_chance(said.first), [_chance(end) for end in said.first_interval])
+    first = _figure(logistic(said.first), [logistic(end) for end in said.first_interval])
     return RowRanking(sweep, raters, len(found), len(np.unique(found.unit)), first, asked, tuple(ranked))
 
 
 def _share_won(found: Comparisons, row: int) -> float | None:
     won = np.concatenate([found.result[found.first == row], -found.result[found.second == row]])
     return float((won.mean() + 1) / 2) if len(won) else None
-
-
-def _chance(odds: float) -> float:
-    return 1 / (1 + math.exp(-odds))
 
 
 def _figure(value: float, interval: Sequence[float]) -> Figure:

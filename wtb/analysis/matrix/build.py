@@ -36,7 +36,7 @@ from wtb.analysis.matrix.noise_sources import noise_of
 from wtb.analysis.matrix.selection import choose, fronts, wanted_figure
 from wtb.analysis.matrix.slices import slices
 from wtb.analysis.matrix.stopped_rows import StoppedRows
-from wtb.analysis.matrix.within_margin import Compared, add_standings
+from wtb.analysis.matrix.within_margin import Compared, add_standings, lack_scales
 from wtb.analysis.scores import Scores, ScoreTable
 from wtb.analysis.search_history import Ledger, Tried
 from wtb.analysis.search_history import sentences as looks_in_words
@@ -244,6 +244,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
     matrix["warnings"] = [
         *decisive,
         *_answered(matrix["provider"]),
+        *lack_scales(margins, compared),
         *(_uneven(matrix) if seen is None else []),
         *warned,
     ]

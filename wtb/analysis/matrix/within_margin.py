@@ -10,7 +10,7 @@ from wtb.analysis.interim import View
 from wtb.analysis.matrix.selection import allowed_rows, wanted_figure
 from wtb.analysis.scores import ScoreTable
 from wtb.analysis.statistics import Comparison, Design
-from wtb.analysis.statistics.good_enough import Standing, standings
+from wtb.analysis.statistics.good_enough import NEEDED_WITHOUT_SCALE, Standing, lacks_scale, standings
 from wtb.core.scoring.scales import Scale
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ class Compared:
     scale: Scale | None
     seen: View | None
     known: Callable[[float], frozenset[tuple[int, bool]]]
+
+    @property
+    def lacks_scale(self) -> bool:
+        """Whether these cases are too few to show that any row is within a margin, because there is no scale."""
+        scores = self.table.scores
+        return len(scores) > 1 and lacks_scale(scores, self.design, range(len(scores)))
 
     def standings(self, margin: float, over: Sequence[int]) -> Sequence[Standing]:
         """Return how far each row is behind the best of some. margin: the loss that does not matter."""
@@ -71,3 +77,18 @@ def add_standings(matrix: MatrixDocument, best: Best, margins: Mapping[str, floa
             if standing.hangs_on:
                 document["hangs_on"] = standing.hangs_on
             row["metrics"][metric]["within"] = document
+
+
+def lack_scales(margins: Mapping[str, float], by: Mapping[str, Compared]) -> list[str]:
+    """Return sentences about metrics without a scale, by which too few cases show that a row is within the margin.
+
+    Args:
+        margins: By metric the loss that does not matter.
+        by: The rows as they were compared, by metric.
+    """
+    return [
+        f"{metric} has no declared `scale`: that a combination is within {margin:g} of the best takes at least "
+        f"{NEEDED_WITHOUT_SCALE} {'cases' if by[metric].table.units is None else 'clusters'} that all of them have"
+        for metric, margin in margins.items()
+        if by[metric].seen is None and by[metric].lacks_scale
+    ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from wtb.analysis.statistics.intervals import Floats
 
-_STEPS = 45  # of a bisection over 15 decades
+_STEPS, _LAST = 14, 2  # of a bisection over 18 decades, and of interpolation between its ends: to 1e-8 of the scale
 _SAME = 1e-9  # of the span: values that differ by less are the same
 _FEW_VALUES = 64  # distinct ones, which are counted instead of listed
 _BLOCK = 1 << 20  # entries that are bounded together
@@ -47,13 +47,23 @@ def _bounded(values: Floats, worst: Floats, z: Floats) -> Floats:
     safe = np.where(known, span, 1.0)
     scaled = below / safe[:, None]
     low, high = np.full(len(values), -12 * np.log(10)), np.full(len(values), 6 * np.log(10))
+    above, under = np.full(len(values), np.inf), np.full(len(values), -np.inf)  # quantiles at both ends, less z
     mean = np.zeros(len(values))
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
+    for step in range(_STEPS + _LAST):
+        share = 0.5 if step < _STEPS else _where_zero(above, under)
+        middle = low + (high - low) * share
         mean, quantile = _tilted(scaled, counts, size, np.exp(middle))
         is_beyond = quantile > z
         low, high = np.where(is_beyond, middle, low), np.where(is_beyond, high, middle)
+        above, under = np.where(is_beyond, quantile - z, above), np.where(is_beyond, under, quantile - z)
     return np.where(known, top - mean * safe, np.where(size > 1, top, np.nan))
+
+
+def _where_zero(above: Floats, under: Floats) -> Floats:
+    """Return where between two ends a line from `above` to `under` is 0; the middle if an end is not finite."""
+    is_known = np.isfinite(above) & np.isfinite(under)
+    rise = np.where(is_known, above, 0.5)
+    return np.asarray(rise / (rise - np.where(is_known, under, -0.5)))
 
 
 def _counted(below: Floats) -> tuple[Floats, Floats]:

@@ -7,7 +7,6 @@ gets ahead by failing where it is hard; a row that lacks many cases is not ranke
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +19,6 @@ from wtb.analysis.statistics.best import Ranking, chosen_level, rank, shrunken
 from wtb.analysis.statistics.figures.class_intervals import FigureDifferences, differences, row_intervals
 from wtb.analysis.statistics.figures.row_figures import FigureRows
 from wtb.analysis.statistics.intervals import (
-    NORMAL,
     SKEWED,
     Floats,
     Interval,
@@ -28,6 +26,7 @@ from wtb.analysis.statistics.intervals import (
     intervals,
     row_blocks,
     skewness,
+    tail_quantile,
     wilson,
 )
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT, corrected, count_of, ranges, test_columns, with_worst
@@ -35,6 +34,7 @@ from wtb.analysis.statistics.missing.missing_cells import MissingCells
 from wtb.analysis.statistics.missing.unseen_losses import could_cancel, one_in, p_of_unseen, span_of, uneven
 from wtb.analysis.statistics.missing.worst_case import Claim, Pairs
 from wtb.analysis.statistics.paired import (
+    SMALLEST_P,
     Compare,
     Tested,
     chance,
@@ -105,7 +105,7 @@ class Design:
     @property
     def level(self) -> float:
         """How often what is claimed of any row may be wrong."""
-        return SIGNIFICANT * self.share / self.metrics
+        return max(SIGNIFICANT * self.share / self.metrics, SMALLEST_P)
 
     def level_of_best(self, row: int | None) -> float:
         """How often it may be wrong that a row is the best."""
@@ -114,7 +114,7 @@ class Design:
     def level_of_next(self, cases: int) -> float:
         """How often what a sweep of these rows over so many cases claims of any may be wrong."""
         share = self.share if self.share_of_next is None else self.share_of_next(cases)
-        return SIGNIFICANT * share / self.metrics
+        return max(SIGNIFICANT * share / self.metrics, SMALLEST_P)
 
     def of_cases(self, kept: NDArray[np.bool_] | Sequence[int]) -> Design:
         """Return the same over some of the cases, with their clusters numbered from 0."""
@@ -340,7 +340,7 @@ def _corrected_interval(row: Tested, p: float) -> Tested:
     if row.ci is None or row.p is None or row.delta is None or not p >= SIGNIFICANT or row.ci[0] <= 0 <= row.ci[1]:
         return row
     tail = SIGNIFICANT / 2 * min(1.0, row.p / p)
-    wider = -NORMAL.inv_cdf(max(tail, sys.float_info.min)) / Z if row.p > 0 else 1.0  # 1 - tail could be 1
+    wider = tail_quantile(tail) / Z if row.p > 0 else 1.0
     low, high = (row.delta + wider * (end - row.delta) for end in row.ci)
     return replace(row, ci=(min(low, 0.0), max(high, 0.0)))
 
@@ -413,6 +413,7 @@ def _detectable(
 ) -> list[tuple[Change, Change]]:
     """Return the smallest fall and rise from the baseline that each row could show."""
     family = max(1, sum(row.n >= 2 for row in tested) * design.metrics)
+    tests = math.ceil(family / max(design.share, SMALLEST_P))
     both = design.pairs_of_rates(rates) & (design.units is None)
     found: list[tuple[Change, Change]] = []
     for row, is_rate, test in zip(scores, both.tolist(), tested, strict=True):
@@ -420,7 +421,7 @@ def _detectable(
         if is_rate and test.n:
             before = scores[design.baseline or 0]
             rate = float(before[np.isfinite(row) & np.isfinite(before)].mean())
-        found.append(detectable(test.spread, test.units, math.ceil(family / design.share), rate))
+        found.append(detectable(test.spread, test.units, tests, rate))
     return found
 
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from statistics import NormalDist
 
@@ -53,6 +54,23 @@ def intervals(values: Floats, z: float = Z) -> Floats:
     return found
 
 
+def upper_ends(values: Floats, z: Floats) -> Floats:
+    """Return the upper end of the interval of each row of complete values, at a level of its own.
+
+    Args:
+        values: rows x cases.
+        z: the normal quantile of each; 1.64 leaves 5% above.
+
+    Returns:
+        One end a row; NaN for fewer than two cases, and without variation.
+    """
+    ends = [
+        _hull(row, level)[1] if row.size >= 2 and not is_constant(row) else math.nan
+        for row, level in zip(values, z.tolist(), strict=True)
+    ]
+    return np.array(ends)
+
+
 def wilson(successes: float, n: float, z: float = Z) -> Interval:
     """Wilson's score interval for a proportion (Wilson 1927); NaN for fewer than two trials."""
     if n < 2:
@@ -75,17 +93,28 @@ def rate_difference(differences: Floats, z: float = Z) -> Floats:
     return ends
 
 
-def skewness(values: Floats) -> Floats:
+def tail_quantile(tail: float) -> float:
+    """Return what the normal distribution exceeds with a probability, however small: 1 - tail could be 1."""
+    return -NORMAL.inv_cdf(min(max(tail, sys.float_info.min), 1 - sys.float_info.epsilon))
+
+
+def logistic(odds: float) -> float:
+    """Return the probability of odds on the logarithmic scale, however large they are."""
+    return (1 + math.tanh(odds / 2)) / 2
+
+
+def skewness(values: Floats, *, signed: bool = False) -> Floats:
     """How far skewness spoils the interval of each row: its third standardised moment over the root of its cases.
 
-    NaN for fewer than SKEWED_FROM cases, which say too little about it, and without variation.
+    NaN for fewer than SKEWED_FROM cases, which say too little about it, and without variation. signed: negative if the
+    low values are the rare ones.
     """
     found = np.full(len(values), np.nan)
     for i, row in enumerate(values):
         row = row[np.isfinite(row)]
         if row.size >= SKEWED_FROM and not is_constant(row):
-            found[i] = abs(_moments(row)[1]) / math.sqrt(row.size)
-    return found
+            found[i] = _moments(row)[1] / math.sqrt(row.size)
+    return found if signed else np.abs(found)
 
 
 def is_constant(row: Floats) -> bool:

@@ -34,6 +34,7 @@ from wtb.analysis.statistics.effects.blocks import (
     stack,
 )
 from wtb.analysis.statistics.effects.joint_tests import Evidence, Tested, joint_tests, sum_test
+from wtb.analysis.statistics.effects.unshown import LostCells
 from wtb.analysis.statistics.effects.within_cases import CaseScores, Model
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.units import Units
@@ -101,7 +102,14 @@ class _Measured:
     part: Floats
 
 
-def fit(scores: Floats, levels: Levels, seed: int, units: Units = None) -> Fit:
+def fit(
+    scores: Floats,
+    levels: Levels,
+    seed: int,
+    units: Units = None,
+    lost: LostCells | None = None,
+    span: float | None = None,
+) -> Fit:
     """Estimate and test effects of factors and of pairs of them.
 
     Args:
@@ -110,8 +118,10 @@ def fit(scores: Floats, levels: Levels, seed: int, units: Units = None) -> Fit:
             has none.
         seed: Of the random signs.
         units: For each case the number of its cluster; by default each case is a unit of its own.
+        lost: The cells that are missing and should not be, of the same cases.
+        span: How far two scores can be apart; None if nothing limits it.
     """
-    cases = CaseScores.of(scores, units)
+    cases = CaseScores.of(scores, units, lost, span)
     mains = [main_block(levels, number) for number in range(levels.shape[1])]
     aliased = aliased_factors(mains)
     unclear = {number for group in aliased for number in group}

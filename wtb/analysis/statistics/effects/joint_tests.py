@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import RESAMPLES, Floats, chunks, t_quantile
-from wtb.analysis.statistics.paired import EXACT_PAIRS, Signs, flips
+from wtb.analysis.statistics.paired import EXACT_PAIRS, SMALLEST_P, Signs, flips
 
 _SLACK = 1e-5  # relative; statistics, in single precision, that differ by less are the same
 _SKEWNESS_SEEN = 1.5 * math.sqrt(6)  # 1.5 standard errors: taking out less would follow noise, and cost power
@@ -34,6 +34,8 @@ class Evidence:
         weights: Effects x units; the share of the comparisons that each unit has.
         noise: For each effect, the variance that comes from combinations, beside that of units.
         freedom: The degrees of freedom of `noise`.
+        nearer: For each effect, by how much it could be nearer to 0 because of what is missing, or does not show. It is
+            clear only if it would be so even then.
     """
 
     effects: Floats
@@ -41,6 +43,7 @@ class Evidence:
     weights: Floats
     noise: Floats | None = None
     freedom: int = 0
+    nearer: Floats | None = None
     sums: Floats = field(init=False)  # effects x 3: sums of influence**2, influence x weight, weight**2
 
     def __post_init__(self) -> None:
@@ -50,6 +53,13 @@ class Evidence:
             (self.weights**2).sum(axis=1),
         ]
         object.__setattr__(self, "sums", np.stack(parts, axis=1))
+
+    @property
+    def nearest(self) -> Floats:
+        """The effects, as near to 0 as they could be."""
+        if self.nearer is None:
+            return self.effects
+        return np.asarray(np.sign(self.effects) * np.maximum(np.abs(self.effects) - self.nearer, 0.0))
 
     @property
     def contributions(self) -> Floats:
@@ -147,7 +157,7 @@ def _p(drawn: Floats, observed: float, effects: int, *, is_exact: bool) -> float
         return 1.0
     if is_exact:
         return hits / count
-    return min((hits + 1) / (count + 1), 2 * effects * math.exp(-observed * observed / 2))
+    return min((hits + 1) / (count + 1), max(2 * effects * math.exp(-observed * observed / 2), SMALLEST_P))
 
 
 def _widening(block: Evidence, threshold: float) -> Floats:
@@ -165,7 +175,7 @@ def _widening(block: Evidence, threshold: float) -> Floats:
 
 def _observed(block: Evidence, wider: Floats) -> Floats:
     """Return |t| of each effect, as it compares with those of flipped signs."""
-    effects = block.effects / wider
+    effects = block.nearest / wider
     own, both, weight = block.sums.T
     size = np.sqrt(np.maximum(own + 2 * effects * both + effects**2 * weight, 0.0))
     plain = np.divide(np.abs(effects), size, out=np.zeros_like(effects), where=size > 0)
@@ -198,7 +208,9 @@ def _intervals(block: Evidence, threshold: float, wider: Floats) -> Floats:
             low, high = (3 / skew * (math.cbrt(1 + skew * (end - skew / (6 * units))) - 1) for end in (-t, t))
             spread = math.sqrt(own[number] * units)
             ends[number] = min(ends[number, 0], -high * spread), max(ends[number, 1], -low * spread)
-    return np.asarray(block.effects[:, None] + ends * wider[:, None])
+    ends = ends * wider[:, None]
+    both = block.effects[:, None] + ends, block.nearest[:, None] + ends
+    return np.stack([np.minimum(*both)[:, 0], np.maximum(*both)[:, 1]], axis=1)
 
 
 def _skewed(block: Evidence) -> Iterator[tuple[int, float]]:

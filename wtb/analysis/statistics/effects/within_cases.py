@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from wtb.analysis.statistics.effects.blocks import Block, complement, stack
 from wtb.analysis.statistics.effects.joint_tests import Evidence
+from wtb.analysis.statistics.effects.unshown import LostCells, nearer_unseen
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.units import Units
 
@@ -28,6 +29,9 @@ class CaseScores:
         repeats: How many cases have each pattern.
         units: The cluster of each case.
         weights: The share of the comparisons within cases that each unit has.
+        middles: The mean of each case.
+        lost: The cells that are missing and should not be; None if there are none.
+        span: How far two scores can be apart; None if nothing limits it.
     """
 
     centred: Floats
@@ -36,21 +40,28 @@ class CaseScores:
     repeats: Floats
     units: Units
     weights: Floats
+    middles: Floats
+    lost: LostCells | None = None
+    span: float | None = None
 
     @classmethod
-    def of(cls, scores: Floats, units: Units) -> CaseScores:
+    def of(cls, scores: Floats, units: Units, lost: LostCells | None = None, span: float | None = None) -> CaseScores:
         """Read combinations x cases, NaN where missing."""
         kept = np.isfinite(scores).sum(axis=0) >= 2  # a case with one combination compares nothing
         scores = scores[:, kept].T
         present = np.isfinite(scores)
         counts = present.sum(axis=1, keepdims=True)
         filled = np.where(present, scores, 0.0)
-        filled = np.where(present, filled - filled.sum(axis=1, keepdims=True) / np.maximum(counts, 1), 0.0)
+        middles = filled.sum(axis=1, keepdims=True) / np.maximum(counts, 1)
+        filled = np.where(present, filled - middles, 0.0)
         patterns, repeats = np.unique(present, axis=0, return_counts=True)
         units = None if units is None else np.unique(units[kept], return_inverse=True)[1]
         compared = (counts[:, 0] - 1).astype(float)
         weights = by_unit(compared[:, None], units)[:, 0] / max(compared.sum(), 1.0)
-        return cls(filled, present.astype(float), patterns.astype(float), repeats.astype(float), units, weights)
+        if lost is not None:
+            lost = replace(lost, reasons={reason: share[kept] for reason, share in lost.reasons.items()})
+        shapes = (present.astype(float), patterns.astype(float), repeats.astype(float))
+        return cls(filled, *shapes, units, weights, middles[:, 0], lost, span)
 
     def adjusted_means(self) -> Floats:
         """Return the mean of each combination, had it met all cases, less the mean of all combinations."""
@@ -114,7 +125,8 @@ class Model:
         information = cases.information(self._design)
         self._inverse = np.linalg.pinv(information, rcond=_RANK, hermitian=True)
         self._coefficients = self._inverse @ (self._design.T @ cases.centred.sum(axis=0))
-        self._residuals = cases.residuals(self._design @ self._coefficients)
+        self._fitted = self._design @ self._coefficients
+        self._residuals = cases.residuals(self._fitted)
 
     def part(self, block: Block) -> Floats:
         """Return what a block adds to the mean of each combination."""
@@ -124,8 +136,22 @@ class Model:
         """Return the effects of a block, and what each unit says of them."""
         place = self._place(block)
         coefficients = self._coefficients[place]
-        influence = by_unit(self._residuals @ (self._design @ self._inverse[:, place]), self._cases.units)
-        return self._cleaned(block.expansion @ coefficients, block.expansion @ influence.T)
+        moves = self._design @ self._inverse[:, place]
+        influence = by_unit(self._residuals @ moves, self._cases.units)
+        found = self._cleaned(block.expansion @ coefficients, block.expansion @ influence.T)
+        weights = moves @ block.expansion.T
+        nearer = nearer_unseen(found.effects, found.influence, found.weights, weights, self._cases.span)
+        if self._cases.lost is not None:
+            nearer = nearer + self._cases.lost.nearer(found.effects, weights, self._filled)
+        return replace(found, nearer=nearer)
+
+    @cached_property
+    def _filled(self) -> Floats:
+        """Scores, and what the model expects of missing ones; cases x combinations."""
+        cases = self._cases
+        means = cases.present @ self._fitted / np.maximum(cases.present.sum(axis=1), 1)
+        expected = cases.middles[:, None] + self._fitted - means[:, None]
+        return np.where(cases.present > 0, cases.middles[:, None] + cases.centred, expected)
 
     def beyond(self) -> tuple[Floats, Floats]:
         """Return what each unit says of the directions that the model leaves, and the variance there, less chance.

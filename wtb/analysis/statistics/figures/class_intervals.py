@@ -28,7 +28,16 @@ from wtb.analysis.statistics.figures.row_figures import (
     by_case,
     contributions,
 )
-from wtb.analysis.statistics.intervals import ONE_SIDED, Floats, Interval, Z, intervals, t_quantile, wilson
+from wtb.analysis.statistics.intervals import (
+    ONE_SIDED,
+    Floats,
+    Interval,
+    Z,
+    intervals,
+    logistic,
+    t_quantile,
+    wilson,
+)
 from wtb.analysis.statistics.units import Units
 from wtb.core.scoring.figures import FEWEST_OF_CLASS, Figure
 
@@ -243,7 +252,7 @@ def _auc(row: RowCells, of: Labels, z: float) -> _Part:
     if not 0 < auc < 1 or error == 0 or math.isnan(low):
         return _Part(auc, _NONE, influence)
     middle, half = math.log(auc / (1 - auc)), t_quantile(min(cases) - 1, z) * error / (auc * (1 - auc))
-    logit = (1 / (1 + math.exp(half - middle)), 1 / (1 + math.exp(-half - middle)))
+    logit = (logistic(middle - half), logistic(middle + half))
     return _Part(auc, (min(low, logit[0]), min(max(high, logit[1]), 1.0)), influence)
 
 

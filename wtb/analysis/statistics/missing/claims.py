@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import Floats, Interval
 from wtb.analysis.statistics.missing.worst_case import Claim, Pairs
-from wtb.analysis.statistics.paired import ALPHA, Tested, holm
+from wtb.analysis.statistics.paired import ALPHA, SMALLEST_P, Tested, holm
 
 SIGNIFICANT = ALPHA
 
@@ -70,8 +70,10 @@ def corrected(p: Floats, at_worst: Floats, share: float | Floats = 1.0) -> tuple
         at_worst: With missing cells at their worst; NaN where that is the same.
         share: The part of 5% that is left, for all or for each.
     """
-    plain = np.minimum(1.0, holm(p) / share)
-    lasting = np.minimum(1.0, holm(np.where(np.isnan(at_worst), p, at_worst)) / share)
+    share = np.maximum(share, SMALLEST_P)
+    with np.errstate(over="ignore"):  # what is beyond all numbers is 1
+        plain = np.minimum(1.0, holm(p) / share)
+        lasting = np.minimum(1.0, holm(np.where(np.isnan(at_worst), p, at_worst)) / share)
     return lasting, (plain < SIGNIFICANT) & ~(lasting < SIGNIFICANT) & np.isfinite(at_worst)
 
 

@@ -122,7 +122,7 @@ class Pairs:
             filled = _filled_cells(both, self._truth, added, 1)
             figures = [float(contributions(both.figure, *cells).mean()) for cells in filled]
             return min(figures), max(figures)
-        low, high = self._ends()
+        low, high = self.scale
         ends = [means(self._with([row, row], added, (end, end))[:1])[0] for end in (low, high)]
         return float(ends[0]), float(ends[1])
 
@@ -130,7 +130,9 @@ class Pairs:
         """Return the cases that one of two rows has: of a case that neither has nothing is claimed."""
         return np.asarray(np.isfinite(self.scores[[first, second]]).any(axis=0))
 
-    def _ends(self) -> Interval:
+    @property
+    def scale(self) -> Interval:
+        """The lowest and the highest score that a missing cell could have."""
         low, high = self.ends or (-math.inf, math.inf)
         if not math.isfinite(low):
             low = float(np.nanmin(self.scores))
@@ -139,7 +141,7 @@ class Pairs:
     def _filled(self, rows: list[int], added: Counts, side: Side) -> Fill:
         if self.figure is not None:
             return self._filled_figure(self.figure.part(rows), added, side)
-        low, high = self._ends()
+        low, high = self.scale
         filled = self._with(rows, added, (low, high) if side > 0 else (high, low))
         differences = subtract(filled[:1], filled[1:])
         middle = shifts(differences)[0] if self.compare == "median" else means(differences)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.intervals import NORMAL, Floats, intervals, rate_difference
+from wtb.analysis.statistics.intervals import Floats, intervals, rate_difference, tail_quantile
 from wtb.analysis.statistics.paired import Tested
 from wtb.analysis.statistics.power.pairs import pairs_needed
 from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
@@ -80,7 +80,7 @@ def _cases(leads: Leads, effects: Floats, spreads: Floats, level: Callable[[int]
     rates = leads.rates if leads.units is None else None
 
     def quantile(number: int) -> float:
-        return NORMAL.inv_cdf(1 - level(number) / 2)
+        return tail_quantile(level(number) / 2)
 
     # The more cases are new, the less a look at the old ones costs: between its ends the root grows with the quantile.
     ends = np.array([quantile(_FAR * cases), quantile(cases)])
@@ -98,7 +98,7 @@ def _differ_at_most(leads: Leads) -> float | None:
     """Bound the difference of any two candidates by intervals of all leads that hold together (Bonferroni)."""
     count = len(leads.table)
     if leads.are_means:
-        z = NORMAL.inv_cdf(1 - 0.025 / count)
+        z = tail_quantile(0.025 / count)
         ends = intervals(by_unit(leads.table, leads.units), z)
         if leads.units is None:
             ends[leads.rates] = rate_difference(leads.table[leads.rates], z)

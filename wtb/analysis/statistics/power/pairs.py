@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.intervals import NORMAL, Floats, is_constant, t_quantile
+from wtb.analysis.statistics.intervals import NORMAL, Floats, is_constant, t_quantile, tail_quantile
 
 POWER = 0.8
 PAIRS = 6  # fewer cannot give p < 0.05, whatever they show: 2 / 2**5 = 0.0625
@@ -18,6 +18,7 @@ Change = float | None
 _FEW_DIFFER = 40  # cases, on average: below it the exact test is coarse, and quick to compute
 _MOST_DIFFER = 100  # cases: so many hardly ever differ where few do
 _CLOSE = 5e-4  # of a change, which is shown with three digits
+_MOST_PAIRS = 1e18  # more than anybody will ever run: a tiny effect would take infinitely many
 _STEPS = 100  # of an iteration that converges within ten
 
 
@@ -46,7 +47,7 @@ def detectable(spread: float | None, pairs: int, family: int = 1, rate: float | 
     """
     if spread is None or pairs < PAIRS or 2.0 ** (1 - pairs) * family > 0.05:
         return None, None
-    z = NORMAL.inv_cdf(1 - 0.025 / max(family, 1))
+    z = tail_quantile(0.025 / max(family, 1))
     if rate is not None:
         return _change_of_rate(spread**2, pairs, z, rate), _change_of_rate(spread**2, pairs, z, 1 - rate)
     change = spread * _noncentrality(pairs, z) / math.sqrt(pairs)
@@ -161,6 +162,7 @@ def pairs_needed(
             draws = draws @ (vectors * np.sqrt(np.clip(values, 0.0, None))).T
     is_rate = np.zeros(count, dtype=np.bool_) if rates is None else rates
     null_spreads = np.where(is_rate, np.hypot(spreads, effects), spreads)  # McNemar's test goes by how many differ
-    roots = np.maximum(z * null_spreads - draws * spreads, 0.0) / effects
+    with np.errstate(over="ignore", divide="ignore"):
+        roots = np.minimum(np.maximum(z * null_spreads - draws * spreads, 0.0) / effects, _MOST_PAIRS)
     squares = np.where(is_rate, ((roots + np.sqrt(roots**2 + 2 / effects)) / 2) ** 2, roots**2 + z * z / 2)
-    return max(PAIRS, math.ceil(float(np.quantile(squares.max(axis=1), POWER))))
+    return max(PAIRS, math.ceil(min(float(np.quantile(squares.max(axis=1), POWER)), _MOST_PAIRS)))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wtb.analysis.statistics.intervals import NORMAL, Floats, Interval, t_quantile
+from wtb.analysis.statistics.intervals import Floats, Interval, t_quantile, tail_quantile
 
 Numbers = NDArray[np.int64]
 
@@ -195,7 +195,7 @@ def _ranks(strength: Floats, cov: Floats, freedom: int) -> Numbers:
     if not freedom or rows < 2:
         return np.tile([1, rows], (rows, 1)).astype(np.int64)
     variance = np.diag(cov)[:, None] + np.diag(cov)[None, :] - 2 * cov
-    z = NORMAL.inv_cdf(1 - _ALPHA / (2 * (rows - 1)))  # all comparisons of one row hold together
+    z = tail_quantile(_ALPHA / (2 * (rows - 1)))  # all comparisons of one row hold together
     half = t_quantile(freedom, z) * np.sqrt(np.maximum(variance, 0.0))
     lead = strength[:, None] - strength[None, :]
     np.fill_diagonal(half, math.inf)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.comparing import ELIGIBLE, PLAIN, Comparison, Design, Estimate, Lead
-from wtb.analysis.statistics.good_enough import Standing, is_more
+from wtb.analysis.statistics.good_enough import Standing, at_worst, standing_of
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT, count_of
 from wtb.analysis.statistics.missing.worst_case import Claim
@@ -254,26 +254,45 @@ class _View:
         ranked = [row for row in ranked if over is None or row in over]
         if self.by == "median" or not ranked:
             return found
-        for row in ranked if len(ranked) <= MOST_ROWS else [row for row in ranked if row == compared.best]:
-            others = [other for other in ranked if other != row]
-            if others:
-                found[row] = self._standing(row, others, compared.candidates, level, margin)
+        some = ranked if len(ranked) <= MOST_ROWS else [row for row in ranked if row == compared.best]
+        # Twice, since a claim has one side; over all rows, since any of them could be claimed.
+        alpha = 2 * level / len(self.seen)
+        gaps = {row: self._gaps(row, [other for other in ranked if other != row], alpha) for row in some}
+        # No other row is shown to be ahead of the best.
+        candidates = [row for row, ends in gaps.items() if not (ends[:, 0] > 0).any()]
+        scored = [row for row in range(len(self.seen)) if over is None or row in over]
+        scored = [row for row in scored if np.isfinite(self.seen[row]).any()]
+        for row, ends in gaps.items():
+            if len(ends) and not np.isnan(ends).any():
+                others = [other for other in ranked if other != row]
+                standing = self._standing(row, others, ends, candidates, margin)
+                found[row] = self._lasting(standing, row, scored, candidates, alpha, margin)
         return found
 
+    def _gaps(self, row: int, others: list[int], alpha: float) -> Floats:
+        """Return intervals for by how much others are ahead of a row."""
+        return self.interval_of_differences(self.sign * subtract(self.seen[others], self.seen[row]), alpha)
+
     def _standing(
-        self, row: int, others: list[int], could_be_best: Sequence[int], level: float, margin: float
+        self, row: int, others: list[int], ends: Floats, candidates: Sequence[int], margin: float
     ) -> Standing:
-        # Twice, since a claim has one side; over all rows, since any of them could be claimed.
-        gaps = self.sign * subtract(self.seen[others], self.seen[row])
-        ends = self.interval_of_differences(gaps, 2 * level / len(self.seen))
-        if np.isnan(ends).any():
-            return Standing()
         high = max(0.0, float(ends[:, 1].max()))
-        least = [float(ends[place, 0]) for place, other in enumerate(others) if other in could_be_best]
-        low = 0.0 if row in could_be_best else min(high, max(0.0, min(least, default=0.0)))
-        within = True if not is_more(high, margin) else False if is_more(low, margin) else None
-        is_missing = self.pairs is not None and any(self.pairs.count_missing(row, other) for other in others)
-        return Standing(None if within and is_missing else within, (low, high))
+        least = [float(ends[place, 0]) for place, other in enumerate(others) if other in candidates]
+        low = 0.0 if row in candidates else min(high, max(0.0, min(least, default=0.0)))
+        return standing_of(low, high, margin)
+
+    def _lasting(
+        self, standing: Standing, row: int, scored: list[int], candidates: list[int], alpha: float, margin: float
+    ) -> Standing:
+        """Return a standing with missing cells at their worst, also those of rows that are not ranked."""
+        if self.pairs is None:
+            return standing
+
+        def bound(differences: Floats) -> float:
+            return float(self.interval_of_differences(differences[None], alpha)[0, 1])
+
+        rivals = scored if standing.within else candidates
+        return at_worst(self.pairs, row, rivals, standing, margin, bound, lower=self.sign < 0)
 
     def _count_hanging(self, best: int, level: float) -> int:
         """How many missing cells the best hangs on where it beats every ranked row without them."""

@@ -59,7 +59,8 @@ def spendable(before: float, new: int) -> float:
     """
     if before < 1:
         return 1 - max(before, 0.0) * (1 - spendable(1, new))
-    return LATER * (1 / math.sqrt(before) - 1 / math.sqrt(before + max(new, 1)))
+    first, last = math.sqrt(before), math.sqrt(before + max(new, 1))
+    return LATER * max(new, 1) / (first * last * (first + last))  # 1 / first - 1 / last, which could round to 0
 
 
 def share_of_next(earlier: Iterable[EarlierLook], now: int, new: int, cases: int) -> float:
