@@ -27,8 +27,10 @@ import gc
 import json
 import os
 import signal
+import sys
 import tempfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +156,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def _groups_of(pid: int) -> Path:
     return Path(tempfile.gettempdir(), f"wtb-test-groups-{pid}.json")
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What one test imports from its folder is not the next one's, whose module may have the same name."""
+    from tests.support.project import forget_modules_of  # pytest rewrites it first
+
+    before = set(sys.modules)
+    yield
+    forget_modules_of(tmp_path_factory.getbasetemp(), sys.modules.keys() - before)
 
 
 @pytest.fixture(autouse=True)

@@ -134,7 +134,7 @@ def test_a_data_frame_has_all_that_is_known_of_a_cell(result: SweepHandle) -> No
     frame = result.to_pandas(state=["found", "case", "nothing"])
     assert list(frame.columns) == [
         *("look", "case", "repeat", "tags", "expected", "status", "error", "execution"),
-        *("much", "cost", "latency", "tokens_in", "tokens_out", "found", "state.case", "nothing"),
+        *("much", "cost", "latency", "much.counted", "tokens_in", "tokens_out", "found", "state.case", "nothing"),
     ]
     (failed,) = frame[frame["status"] == "failed"].to_dict("records")
     assert failed["case"] == "c3"

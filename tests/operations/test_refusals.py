@@ -91,6 +91,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "cases": {"cases": "cases.jsonl"},
     "try": {"state": {"answer": "x"}},
     "report": {"format": "md"},
+    "status": {"ref": "first"},
     "comment": {"case": "one", "text": "a comment"},
     "comment --delete": {"number": 1},
     "log --summary": {"summary": True},

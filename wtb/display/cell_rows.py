@@ -20,6 +20,7 @@ _SPENT: Final[Mapping[Spent, str | None]] = {
     "tokens_in": None,
     "tokens_out": None,
 }
+_MEASURED: Final = frozenset(_SPENT.values())  # of failed cells, too: they count as they are
 _CELL: Final = ("case", "repeat", "tags", "expected", "status", "error", "execution")
 
 
@@ -36,7 +37,7 @@ def cell_row(cell: CellDocument, metrics: Sequence[str], keys: Sequence[str] = (
     parts = (
         ("cell", {key: cell[key] for key in _CELL}),
         ("metric", {metric: cell["scores"].get(metric) for metric in metrics}),
-        ("counted", {f"{metric}.counted": counted.get(metric) for metric in metrics}),
+        ("counted", {f"{metric}.counted": counted.get(metric) for metric in metrics if metric not in _MEASURED}),
         ("spent", {key: cell[key] for key, metric in _SPENT.items() if metric not in metrics}),
         ("state", {key: cell["state"].get(key) for key in keys}),
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from wtb.core.errors import InputError
 from wtb.core.tree.combinations import in_words
-from wtb.planning.prepare import matching
 
 _BEFORE_PAIR = re.compile(r"[ ,]+(?=[^ ,=]+=)")
 _MOST_ROWS = 5  # in a message
@@ -26,7 +25,7 @@ def row_number(every: Sequence[Mapping[str, str]], name: str, row: int | str) ->
     """
     if isinstance(row, int) or row.isdecimal():
         return int(row)
-    found = matching(every, _pairs(every, name, row), f"{name}: ")
+    found = _matching(every, _pairs(every, name, row), f"{name}: ")
     if len(found) > 1:
         rows = "; ".join(f"{number} ({in_words(every[number])})" for number in found[:_MOST_ROWS])
         more = f" and {len(found) - _MOST_ROWS:,} more" if len(found) > _MOST_ROWS else ""
@@ -53,7 +52,7 @@ def filtered_rows(every: Sequence[Mapping[str, str]], where: Sequence[str]) -> s
     by_factors: dict[frozenset[str], set[int]] = {}
     for text in where:
         pairs = _pairs(every, "where", text)
-        by_factors.setdefault(frozenset(pairs), set()).update(matching(every, pairs, "where: "))
+        by_factors.setdefault(frozenset(pairs), set()).update(_matching(every, pairs, "where: "))
     return set(range(len(every))).intersection(*by_factors.values())
 
 
@@ -71,3 +70,9 @@ def _pairs(every: Sequence[Mapping[str, str]], name: str, text: str) -> dict[str
         what = "a filter" if name == "where" else "the number of a row, or its variants,"
         raise InputError(f"{name} {text!r}: expected {what} such as {example}", argument=name)
     return dict(pairs)
+
+
+def _matching(every: Sequence[Mapping[str, str]], pairs: Mapping[str, str], where: str) -> list[int]:
+    from wtb.planning.prepare import matching  # which imports much that `--help` does not need
+
+    return matching(every, pairs, where)

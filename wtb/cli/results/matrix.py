@@ -32,7 +32,6 @@ from wtb.core.texts import plural
 from wtb.operations.results import matrix as operations
 from wtb.operations.results import scoring
 from wtb.operations.row_names import split_filter
-from wtb.planning.factors import parameter_files
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
@@ -197,6 +196,8 @@ def score(
         return
     listed = "".join(f"- {text}\n" for text in evaluate or ())
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
+    from wtb.planning.factors import parameter_files
+
     evaluators = parameter_files.with_file_texts(evaluators, "--evaluate")
     most = read_limits(limits) or None
     backend = backend_elsewhere(published or status is not None, db)

@@ -9,7 +9,6 @@ import typer
 from wtb.cli import input_files, options
 from wtb.cli.console import backend_elsewhere, open_context, put, put_json
 from wtb.operations.drafting import evaluator_preview
-from wtb.planning.factors import parameter_files
 
 
 def try_(
@@ -33,6 +32,7 @@ def try_(
     Example: wtb try '{"contains": {"field": "answer"}}' --state '{"answer": "It is 42."}' --expected 42
     """
     from wtb.display.text.inspect import evaluator_previews
+    from wtb.planning.factors import parameter_files
 
     backend = backend_elsewhere(False, db) or open_context(db, prepare=False)
     document = backend.call(
