@@ -24,6 +24,17 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}  # of axe-cor
 PICTURES = "WTB_PICTURES"  # a folder: each page is kept as a picture there, for whoever wants to look at what tests saw
 
 
+def wait_until(page: Page, expression: str, patience_s: float = 30.0) -> None:
+    """Wait until an expression of JavaScript is true.
+
+    `Page.wait_for_function` evaluates text within the page when it looks again, which the pages' policy forbids.
+    """
+    end = time.monotonic() + patience_s
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"still not so after {patience_s:g} s: {expression}"
+        page.wait_for_timeout(50)
+
+
 def take_picture(page: Page) -> None:
     """Keep what a page shows, where somebody asked for pictures."""
     if folder := os.environ.get(PICTURES):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.hosting.pages.site import Site, served
+from tests.hosting.pages.site import Site, served, wait_until
 from tests.support import helpdesk
 from tests.support.project import Outcome, Project
 
@@ -305,7 +305,7 @@ def test_6_which_cheap_combination_is_good_enough(desk: Desk) -> None:
     page, walk = opened(desk), desk.walk()
     walk.click(page.get_by_label("Only shown to be within 0.1 of the best"))
     rows = page.locator("main table").first.locator("tbody tr")
-    page.wait_for_function(f"document.querySelectorAll('main table')[0].querySelectorAll('tbody tr').length < {18}")
+    wait_until(page, f"document.querySelectorAll('main table')[0].querySelectorAll('tbody tr').length < {18}")
     shown = [re.sub(r"\s+", " ", text) for text in rows.all_inner_texts()]
     assert len(shown) == 4
     assert all("cited.md" in text and "≤ 0.09" in text for text in shown)

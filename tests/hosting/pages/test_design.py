@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.hosting.api.serving import TOKEN
-from tests.hosting.pages.site import Site, served, take_picture
+from tests.hosting.pages.site import Site, served, take_picture, wait_until
 from tests.support.project import Project
 from wtb.display.report.html.bundle import WEB
 
@@ -360,9 +360,9 @@ def test_a_page_takes_the_focus_and_has_a_name_of_its_own(site: Site, helpdesk: 
     assert page.evaluate("document.activeElement.id") == "content"
     assert page.title() == "Inbox · WTB"
     site.go(page, f"/executions/{execution_of(helpdesk)}")
-    page.wait_for_function("document.title.startsWith('Q')")
+    wait_until(page, "document.title.startsWith('Q')")
     site.go(page, "/sweeps/helpdesk")
-    page.wait_for_function("document.title === 'helpdesk · WTB'")
+    wait_until(page, "document.title === 'helpdesk · WTB'")
 
 
 HEADINGS = "[...document.querySelectorAll('main h1, main h2, main h3, main h4')].map((one) => Number(one.tagName[1]))"
@@ -476,13 +476,13 @@ def test_a_scale_has_a_slider_and_a_number_and_needs_no_mouse(site: Site, helpde
     page = site.open("/sweeps/helpdesk/label?metric=length")
     number = page.get_by_role("spinbutton")
     number.wait_for()
-    page.wait_for_function("document.activeElement.type === 'number'")
+    wait_until(page, "document.activeElement.type === 'number'")
     site.check_readable(page)
     page.keyboard.type("7.5")
     assert page.get_by_role("slider").input_value() == "7.5"
     page.keyboard.press("Enter")
     page.get_by_text("1 labelled,").wait_for()
-    page.wait_for_function("document.activeElement.type === 'number' && document.activeElement.value === ''")
+    wait_until(page, "document.activeElement.type === 'number' && document.activeElement.value === ''")
     page.keyboard.press("b")
     page.get_by_text("0 labelled,").wait_for()
     page.get_by_role("slider").focus()

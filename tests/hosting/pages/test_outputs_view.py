@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.hosting.pages.site import Site, served, take_picture
+from tests.hosting.pages.site import Site, served, take_picture, wait_until
 from tests.support.project import Project
 from wtb.display.report.html.bundle import bundle
 from wtb.display.report.html.embedded_outputs import scripted_views
@@ -218,7 +218,7 @@ def test_keys_move_open_and_compare(site: Site) -> None:
     page.get_by_role("dialog").get_by_text("How do I get a refund?").first.wait_for()
     page.keyboard.press("Escape")
     page.get_by_role("dialog", name="q1").wait_for(state="hidden")
-    page.wait_for_function("document.activeElement.classList.contains('outputs')")
+    wait_until(page, "document.activeElement.classList.contains('outputs')")
 
 
 def test_only_what_is_seen_is_drawn(site: Site) -> None:
@@ -241,7 +241,7 @@ def test_what_models_write_is_text(site: Site) -> None:
     assert dialog.get_by_text("[image: remote: not loaded]").count() == 1
     image = dialog.locator(".markdown img")
     assert image.count() == 1
-    page.wait_for_function("document.querySelector('dialog .markdown img').naturalWidth === 1")
+    wait_until(page, "document.querySelector('dialog .markdown img').naturalWidth === 1")
     text = dialog.locator(".markdown").last.inner_text()
     assert "\u202e" not in text
     assert "\x1b" not in text
@@ -403,7 +403,7 @@ def test_a_key_writes_a_comment_and_its_author_deletes_it(site: Site, asked: Pro
     page.wait_for_url("**open=comment*")
     field = page.get_by_role("dialog").get_by_label("Comment")
     field.wait_for()
-    page.wait_for_function("document.activeElement.tagName === 'TEXTAREA'")
+    wait_until(page, "document.activeElement.tagName === 'TEXTAREA'")
     page.keyboard.type("jk: <b>right</b>, but \u202erude")
     site.check_readable(page)
     page.keyboard.press("Control+Enter")
@@ -441,7 +441,7 @@ def test_reasons_of_scores_stand_beside_them(site: Site) -> None:
 def test_cells_show_plain_text_while_they_fly_past_and_are_formatted_then(site: Site) -> None:
     """Formatting takes ten times as long as a glimpse; nothing is left as one once scrolling ends."""
     page = opened(site, "&rows=0-1-2-3")
-    page.wait_for_function("!document.querySelector('.outputs .glimpse')")
+    wait_until(page, "!document.querySelector('.outputs .glimpse')")
     seen = page.evaluate(
         """async () => {
           const view = document.querySelector(".outputs"), seen = [];
@@ -462,7 +462,7 @@ def test_cells_show_plain_text_while_they_fly_past_and_are_formatted_then(site: 
     assert any("answers in a `polite` style" in text for text in seen), "text as the model wrote it"
     assert not any("\u202e" in text or "\x1b" in text for text in seen)
     shown = "[...document.querySelectorAll('.outputs .cell, .outputs .case')]"
-    page.wait_for_function(f"() => {shown}.every((one) => one.querySelector('.markdown'))")
+    wait_until(page, f"() => {shown}.every((one) => one.querySelector('.markdown'))")
     assert not page.locator(".outputs .glimpse").count()
     page.evaluate("document.querySelector('.outputs').scrollTop -= 250")  # one step is no flight
-    page.wait_for_function(f"() => {shown}.every((one) => one.querySelector('.markdown'))")
+    wait_until(page, f"() => {shown}.every((one) => one.querySelector('.markdown'))")
