@@ -38,7 +38,9 @@ wf.edge(find, answer)
 EDGES
 """
 PLAIN = FLOW.replace("EDGES", "wf.edge(answer, review)\nwf.edge(review, END)")
-BRANCHED = FLOW.replace("EDGES", 'wf.edge(answer, review, when="x > 1")\nwf.edge(answer, END, default=True)')
+BRANCHED = FLOW.replace(
+    "EDGES", 'wf.edge(answer, review, when=lambda state: state["x"] > 1)\nwf.edge(answer, END, default=True)'
+)
 SWEEP = """
 sweep: {name}
 workflow: flow:wf
