@@ -160,7 +160,7 @@ def _groups_of(pid: int) -> Path:
 
 @pytest.fixture(autouse=True)
 def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What one test imports from its folder is not the next one's, whose module may have the same name."""
+    """Forget what a test imports from its folder: the next test may have a module of the same name."""
     from tests.support.project import forget_modules_of  # pytest rewrites it first
 
     before = set(sys.modules)

@@ -10,7 +10,7 @@ from wtb.analysis.scores import Scores
 from wtb.analysis.search_history import Ledger
 from wtb.core.documents.common import cell_counts
 from wtb.core.serialization.plain_json import iso
-from wtb.core.status import CELL, FINAL_CELLS
+from wtb.core.status import CELL, FAILED_CELLS, FINAL_CELLS
 from wtb.planning.metric_names import COST
 from wtb.store.database import Database
 from wtb.store.read import aggregates, queries, tallies
@@ -39,7 +39,7 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
         counts[status] += count
         row["cells"] += count
         row["done"] += count if status in FINAL_CELLS else 0
-        row["failed"] += count if status in ("failed", "set_aside") else 0
+        row["failed"] += count if status in FAILED_CELLS else 0
         if status == "succeeded":
             row["cost_usd"] = None if number in scored.without_cost else usd
     tallied = {(row.metric, row.combination): row for row in tallies.tally_rows(database, sweep_id)}

@@ -51,6 +51,7 @@ NODE_RUN: Final = _table(
 
 HIDDEN_SWEEPS: Final = ("submitting", "deleting")  # not there, for all who ask
 FINAL_CELLS: Final = ("succeeded", "failed", "cancelled", "skipped", "set_aside")
+FAILED_CELLS: Final = ("failed", "set_aside")
 ENDED_SWEEPS: Final = ("completed", "failed", "cancelled")
 OPEN_SWEEPS: Final = ("pending", "running", "paused")
 OPEN_EXECUTIONS: Final = ("pending", "running", "waiting", "paused")

@@ -97,7 +97,8 @@ def attributed(
     some = missing and missing.part(kept.tolist(), compared)
     pairs = None if some is None else Pairs(scores, some, ends, units=units, seed=seed)
     lost = None if pairs is None else _lost(pairs, better)
-    found = fit(scores, level_codes(factors), seed, units, lost, span_of(ends))
+    codes, span = level_codes(factors), span_of(ends)
+    found = fit(scores, codes, seed, units, lost, span)
     document["nodes"] = sorted((_factor(one, factors) for one in found.factors), key=lambda one: -one["share"])
     document["interactions"] = sorted((_pair(one, factors) for one in found.pairs), key=lambda one: -one["share"])
     if found.apart:
@@ -115,7 +116,7 @@ def attributed(
     if hidden := [names[name] for name in apart if name not in changed]:
         reasons.append(f"there are too few combinations to tell what {' and '.join(hidden)} do by themselves")
     document["because"] = f"cannot tell all: {'; '.join(reasons)}" if reasons else None
-    hanging = _hanging(found, fit(scores, level_codes(factors), seed, units, span=span_of(ends))) if lost else []
+    hanging = _hanging(found, fit(scores, codes, seed, units, span=span)) if lost else []
     document["sentences"] = effect_sentences(
         document,
         names,

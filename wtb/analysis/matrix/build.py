@@ -53,7 +53,7 @@ from wtb.core.factors.factors import labels_of
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import OnFailure, Scale
 from wtb.core.scoring.unknown_costs import cost_warnings
-from wtb.core.status import ENDED_SWEEPS, FINAL_CELLS
+from wtb.core.status import ENDED_SWEEPS, FAILED_CELLS, FINAL_CELLS
 from wtb.core.texts import listed_names, plural
 from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import margins_of
@@ -443,7 +443,7 @@ def _outcomes(database: Database, sweep_id: str, scored: Scores, runs: aggregate
         row["n"] += count if status in FINAL_CELLS and not is_dropped else 0
         if status == "succeeded":
             row["succeeded"], succeeded_usd[number] = count, usd
-        elif status in ("failed", "set_aside"):
+        elif status in FAILED_CELLS:
             row["failed"] += count
             failed_usd[number] += count * (usd or 0.0)
     for number, lost in scored.lost_of.items():

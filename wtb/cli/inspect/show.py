@@ -14,6 +14,7 @@ from wtb.cli.console import open_backend, put, read_row, say, width
 from wtb.cli.output import in_color, present, put_cells, put_lines, put_value
 from wtb.cli.pages import open_page
 from wtb.core.errors import InputError, NotFound
+from wtb.core.status import FAILED_CELLS
 from wtb.display.cell_rows import cells_as_csv
 from wtb.display.text import sweeps
 from wtb.display.text.inspect import executions, outputs_by_case, outputs_csv
@@ -114,7 +115,7 @@ def show(
     is_csv = format is options.ShownFormat.csv
     asked = _Asked(open_backend(db), ref, options.Format.table if is_csv else options.Format(format.value), output)
     backend = asked.backend
-    wanted = [*(statuses or ()), *(("failed", "set_aside") if failed else ())]
+    wanted = [*(statuses or ()), *(FAILED_CELLS if failed else ())]
     of_outputs: dict[str, Any] = {
         "rows": rows and [read_row(row) for row in rows],
         "differ": differ and [read_row(row) for row in differ],

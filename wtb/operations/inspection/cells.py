@@ -11,7 +11,7 @@ from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import StateError
 from wtb.core.failures import Failure, StoredFailure
 from wtb.core.scoring.failure_scores import ENDS, kind_of, results
-from wtb.core.scoring.unknown_costs import is_concerned
+from wtb.core.scoring.unknown_costs import UnknownCost, is_concerned
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.checkpoints import shown
@@ -20,7 +20,6 @@ from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.aggregates import cases_without_expected
-from wtb.store.read.costs import unknown_costs
 from wtb.store.rows.results import ListedCell
 
 
@@ -77,6 +76,11 @@ class _Counts:
             if self._counts(row, metric) and row.case_number not in self._without_expected.get(metric, ())
         }
 
+    @property
+    def unknown_costs(self) -> Sequence[UnknownCost]:
+        """Reasons why costs are not known."""
+        return self._scored.unknown_costs
+
     @cached_property
     def _of_failures(self) -> Mapping[str, float]:
         found = {name: self._scored.failure_score(measure) for name, measure in self._scored.measures.items()}
@@ -117,7 +121,6 @@ def _documents(
                 reasons.setdefault(key, {})[score.metric] = reason
         comments = comments_by_place(database, sweep_id, {row.case_number for row in rows})
         cases = queries.case_rows(database, sweep_id, {row.case_number for row in rows})
-        unknown = unknown_costs(database, sweep_id)
     for row in rows:
         state, case = states.get(row.head_id or "", {}), cases[row.case_number]
         place = (row.case_number, row.repeat, row.combination)
@@ -133,7 +136,7 @@ def _documents(
             "execution": row.execution_id,
             "error": _error(row.failure),
             "latency_s": row.elapsed_s,
-            "cost_usd": None if is_concerned(choices[row.combination], unknown) else row.usd,
+            "cost_usd": None if is_concerned(choices[row.combination], counts.unknown_costs) else row.usd,
             "tokens_in": row.tokens_in,
             "tokens_out": row.tokens_out,
         }

@@ -18,6 +18,7 @@ from wtb.analysis.statistics.raters.racing import Pairs, race
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.judgement import CALLS_AT_ONCE, MOST_CALLS, Judgement
 from wtb.core.serialization.plain_json import readable
+from wtb.core.status import FAILED_CELLS
 from wtb.core.tree.checkpoints import shown
 from wtb.operations.results.preference_files import RESULTS, Preference, append, name_of
 from wtb.store.database import Database
@@ -179,4 +180,4 @@ def _answers(table: Table, field: str) -> dict[tuple[int, int], str]:
     if field not in keys:
         raise InputError(f"no final state has the key {field!r}{did_you_mean(field, sorted(keys))}")
     succeeded = {(case, row): states[head].get(field, "") for row, case, status, head in ended if status == "succeeded"}
-    return succeeded | {(case, row): "" for row, case, status, _ in ended if status in outcomes.FAILED}
+    return succeeded | {(case, row): "" for row, case, status, _ in ended if status in FAILED_CELLS}

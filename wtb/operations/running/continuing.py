@@ -14,6 +14,7 @@ from wtb.config.yaml_reader import Located
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.providers.faults import is_waiting
+from wtb.core.tree.stored_code import RecordedCode
 from wtb.core.tree.stored_spec import Limits, stored_evaluators
 from wtb.core.values import Value
 from wtb.display.views.progress import crew
@@ -358,22 +359,26 @@ def _accept(going: _Going, allow: bool) -> None:
     evaluators = accept_evaluators(going.context, going.sweep, going.bound, allow=allow)
     accept_code(going.database, going.sweep, going.bound, allow=allow)
     accept_tools(going.database, going.sweep, going.bound, allow=allow)
-    if evaluators is not None:
-        leases.record_evaluators(going.database, going.sweep.id, stored_evaluators(evaluators))
+    _record_evaluators(going, evaluators)
 
 
 def _accept_present_code(going: _Going) -> None:
     """Record the code that is there now, and report what has changed."""
     for node, variant in accept_code(going.database, going.sweep, going.bound, allow=True):
         going.context.report(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
-    evaluators = accept_evaluators(going.context, going.sweep, going.bound, allow=True)
-    if evaluators is not None:
-        leases.record_evaluators(going.database, going.sweep.id, stored_evaluators(evaluators))
+    if _record_evaluators(going, accept_evaluators(going.context, going.sweep, going.bound, allow=True)):
         going.context.report(
             "evaluators have changed since other cells were scored; `wtb score` scores all cells by the new ones"
         )
     for tool in accept_tools(going.database, going.sweep, going.bound, allow=True):
         going.context.report(f"a server has changed {tool}; the matrix says so where nodes called it before")
+
+
+def _record_evaluators(going: _Going, evaluators: RecordedCode | None) -> bool:
+    """Record the evaluators as they are now, if they have changed. Returns whether they have."""
+    if evaluators is not None:
+        leases.record_evaluators(going.database, going.sweep.id, stored_evaluators(evaluators))
+    return evaluators is not None
 
 
 def requeue(database: Database, sweep_id: str, bound: Bound) -> None:

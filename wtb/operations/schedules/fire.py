@@ -33,7 +33,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.serialization.user_modules import without_user_code
 from wtb.core.telemetry.log_ids import log_ids
 from wtb.core.texts import plural
-from wtb.display.matrix.gates import gate_text
+from wtb.display.matrix.gates import UNDECIDED, gate_text
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.sweep_run import SweepRun, take_over
 from wtb.operations.context import Context
@@ -212,7 +212,7 @@ def _was_bad(database: Database, fire: Fire) -> bool:
 
 
 def _outcome(gate: GateDocument) -> str:
-    return "gate cannot be decided" if gate["holds"] is None else "gate failed"
+    return UNDECIDED if gate["holds"] is None else "gate failed"
 
 
 def _judged(database: Database, fire: Fire, sweep: SweepRow) -> Judgement:

@@ -49,7 +49,7 @@ def read_tests(written: str, folder: Path) -> list[Json]:
         return [*_csv_tests(path, text)]
     if path.suffix == ".jsonl":
         return [_loaded(path, line) for line in text.splitlines() if line.strip()]
-    tests = read_value(written, folder) if path.suffix in _DATA else None
+    tests = _value_of(path, text) if path.suffix in _DATA else None
     if not isinstance(tests, list):
         raise InputError(f"{path}: no tests that can be read; expected a list in a .csv, .yaml, .json or .jsonl file")
     return tests
@@ -58,6 +58,11 @@ def read_tests(written: str, folder: Path) -> list[Json]:
 def read_value(written: str, folder: Path) -> Json:
     """Read the value of a variable: a text, or what a YAML or JSON file holds. Raises InputError."""
     path, text = _read(written, folder)
+    return _value_of(path, text)
+
+
+def _value_of(path: Path, text: str) -> Json:
+    """Return the value that a file holds, by its suffix. Raises InputError."""
     if path.suffix in _TEXTS:
         return text.strip()
     if path.suffix == ".json":
@@ -76,7 +81,7 @@ def read_prompts(written: str, folder: Path) -> list[str]:
     """
     path, text = _read(written, folder)
     if path.suffix in _DATA:
-        value = read_value(written, folder)
+        value = _value_of(path, text)
         if not _are_messages(value):
             raise InputError(f"{path}: {_NO_CHAT}")
         return [_as_chat(value)]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
 from wtb.core.failures import StoredFailure
-from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
+from wtb.core.status import FAILED_CELLS, FINAL_CELLS, OPEN_EXECUTIONS
 from wtb.store.bulk import fetch_records
 from wtb.store.read.lineage import edits, line, marks
 from wtb.store.rows.executions import ExecutionRow, Mark
@@ -20,7 +20,6 @@ from wtb.store.tables.schema import cells, executions
 Pair = tuple[int, int]  # the number of a case, and a repeat
 
 MOST_ORIGINS: Final = 8  # of a combination: where its cells begin is looked up in the first that helps
-_FAILED: Final = ("failed", "set_aside")
 
 
 class Origin(NamedTuple):
@@ -225,7 +224,7 @@ class _Seen:
         if cell.status == "succeeded":
             # Its way led elsewhere. What a person changed further on was typed for the other row.
             return self._at(way, len(way) - 1, changed), True
-        if strict or cell.status in _FAILED:
+        if strict or cell.status in FAILED_CELLS:
             return Start(failed=cell), True
         return (self._at(way, len(way) - 1, changed) if way else Start()), False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.core.status import ENDED_SWEEPS
+from wtb.core.status import ENDED_SWEEPS, FAILED_CELLS
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.read.queries import select_sweeps
@@ -51,7 +51,7 @@ def _failed_cells() -> sa.Select[Any]:
     final = cells.c.failure["final"].as_boolean()
     cause = (cells.c.combination, cells.c.status, node, kind, type_, final, sa.func.substr(message, 1, MESSAGE))
     query = sa.select(*cause, sa.func.count(), sa.func.min(cells.c.execution_id), sa.func.min(cells.c.case_number))
-    return query.where(cells.c.status.in_(("failed", "set_aside"))).group_by(*cause)
+    return query.where(cells.c.status.in_(FAILED_CELLS)).group_by(*cause)
 
 
 _FAILED_CELLS = _failed_cells()  # made once: to make it takes as long as to have it answered
@@ -71,7 +71,7 @@ def failed_cases(database: Database, sweep_id: str) -> Rows:
     cause = (node, type_, sa.func.substr(message, 1, MESSAGE), cells.c.case_number)
     query = (
         sa.select(*cause, sa.func.count(), sa.func.min(cells.c.execution_id))
-        .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(("failed", "set_aside")))
+        .where(cells.c.sweep_id == sweep_id, cells.c.status.in_(FAILED_CELLS))
         .group_by(*cause)
         .order_by(cells.c.case_number)
         .limit(FAILED_CASES)

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from wtb.core.providers.faults import LOST_TO
+from wtb.core.status import FAILED_CELLS
 from wtb.core.tree.added_rows import additions
 from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
@@ -28,7 +29,6 @@ from wtb.store.tables.schema import (
 
 Rows = list[tuple[Any, ...]]
 End = tuple[str | None, dict[str, Any] | None]
-FAILED = ("failed", "set_aside")
 
 
 def case_contents(database: Database, sweep_id: str) -> Rows:
@@ -69,7 +69,7 @@ def outcomes(database: Database, sweep_id: str) -> Rows:
 
     The execution is that of a failed cell, if there is any.
     """
-    has_ended_so = cells.c.status.in_(FAILED)
+    has_ended_so = cells.c.status.in_(FAILED_CELLS)
     is_lost = sa.func.coalesce(cells.c.failure["kind"].as_string(), "") == "provider"
     has_failed = sa.and_(has_ended_so, ~is_lost)
     of_failed = sa.func.min(sa.case((has_failed, cells.c.execution_id)))

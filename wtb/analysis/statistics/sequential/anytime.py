@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import Floats, skewness
+from wtb.analysis.statistics.paired import SMALLEST_P
 
 _CAUTION = 0.5  # of the capital that may be bet on one case
 _STEPS = 24  # of bisection: to a ten millionth of the scale
@@ -25,7 +26,6 @@ _STEPS = 24  # of bisection: to a ten millionth of the scale
 # none is among the first 130 in 2% of sweeps. A smaller level, of more rows, lies further out in the tail.
 _LIMIT_FROM, _LIMIT_PER_DOUBLING = 100, 30
 _LIMIT_SKEWED = 0.15  # skewness over the root of the units, beyond which it is not near enough
-_SMALLEST = 1e-300  # level, so that its logarithm is a number
 _TUNED = 100  # units at which the asymptotic sequence is narrowest
 
 
@@ -72,7 +72,7 @@ def claims(differences: Floats, span: float, alpha: float = 0.05, family: int = 
         alpha: of the whole family.
         family: how many claims could be made; 0 for one a row.
     """
-    each = max(alpha / max(family, len(differences), 1), _SMALLEST)
+    each = max(alpha / max(family, len(differences), 1), SMALLEST_P)
     return np.asarray(capital(differences, span, each) >= 1 / each)
 
 
@@ -92,7 +92,7 @@ def asymptotic(values: Floats, alpha: float = 0.05, rows: int = 1) -> Floats:
     Returns:
         rows x 2; NaN for fewer than `limit_from(rows)` units, for skewed values, and without variation.
     """
-    alpha, n = max(alpha, _SMALLEST), np.isfinite(values).sum(axis=1).astype(float)
+    alpha, n = max(alpha, SMALLEST_P), np.isfinite(values).sum(axis=1).astype(float)
     found = np.full((len(values), 2), np.nan)
     enough = n >= limit_from(rows)
     enough[enough] = skewness(values[enough]) <= _LIMIT_SKEWED  # NaN, without variation, is not
@@ -113,7 +113,7 @@ class _Bets:
         present = np.isfinite(values)
         self.x = np.where(present, np.clip((values - low) / (high - low), 0.0, 1.0), 0.0)
         self.present = present
-        alpha = max(alpha, _SMALLEST)
+        alpha = max(alpha, SMALLEST_P)
         self.threshold = math.log(2 / alpha)
         count = present.cumsum(axis=1)
         means = (0.5 + self.x.cumsum(axis=1)) / (count + 1)

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import orjson
 import sqlalchemy as sa
 
+from wtb.core.status import FAILED_CELLS
 from wtb.core.tree.checkpoints import HIDDEN
 from wtb.store.database import Database
 from wtb.store.tables.schema import cases, cells, checkpoints, executions, is_kept, scores, values
 
-FAILED = ("failed", "set_aside")
 _EQUAL = 1e-9  # scores that are as near are equal
 Place = tuple[int, int]  # number of a case, repeat
 
@@ -121,7 +121,7 @@ def _places(database: Database, sweep_id: str, filters: OutputFilters) -> sa.Sel
     chosen = _chosen(sweep_id, filters.rows)
     query = sa.select(cells.c.case_number, cells.c.repeat).where(*chosen).distinct()
     if filters.failed:
-        query = query.where(cells.c.status.in_(FAILED))
+        query = query.where(cells.c.status.in_(FAILED_CELLS))
     if filters.cases or filters.tag is not None:
         query = query.where(cells.c.case_number.in_(_cases(database, sweep_id, filters)))
     pair = sa.tuple_(cells.c.case_number, cells.c.repeat)
@@ -160,7 +160,7 @@ def _wrong_in(sweep_id: str, wrong: WrongIn) -> sa.Select[Any]:
     """Select the repeats of cases for which all combinations are wrong, or none is."""
     score = scores.c.value
     is_worse = score > wrong.best + _EQUAL if wrong.lower else score < wrong.best - _EQUAL
-    is_wrong = sa.case((cells.c.status.in_(FAILED), 1), (is_worse, 1), (score.is_not(None), 0))
+    is_wrong = sa.case((cells.c.status.in_(FAILED_CELLS), 1), (is_worse, 1), (score.is_not(None), 0))
     enough = sa.func.min(is_wrong) == 1 if wrong.which == "all" else sa.func.max(is_wrong) == 0
     return (
         sa.select(cells.c.case_number, cells.c.repeat)
@@ -262,7 +262,7 @@ def _means(sweep_id: str, rows: Sequence[int], worst: WorstFirst) -> sa.Select[A
     """Select the mean of the scores of each repeat of a case; a failed cell counts as the sweep says."""
     score: Any = scores.c.value
     if worst.failure is not None:
-        score = sa.case((cells.c.status.in_(FAILED), sa.literal(worst.failure, sa.Double)), else_=score)
+        score = sa.case((cells.c.status.in_(FAILED_CELLS), sa.literal(worst.failure, sa.Double)), else_=score)
     return (
         sa.select(cells.c.case_number, cells.c.repeat, sa.func.avg(score).label("score"))
         .select_from(cells)
