@@ -158,7 +158,7 @@ def _run(stack: WorkerStack, found: Measured, sweep_id: str) -> None:
     stack.start("wtb", "scheduler")
     workers = [stack.start("wtb", "worker", "--concurrency", str(SLOTS)) for _ in range(WORKERS)]
     before, server_s, begun = _counters(database), tree_cpu_s(server), time.monotonic()
-    stack.notify()
+    stack.publish()
     expected = found.cells // COMBINATIONS * A_CASE
     looked = killed = False
     grown = time.monotonic()

@@ -26,7 +26,8 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.process_identity import WorkerIdentity, identity
-from wtb.store.runs import leases, maintenance, queue
+from wtb.store.rows.executions import ExecutionRow
+from wtb.store.runs import leases, maintenance, publishing, queue
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
@@ -56,27 +57,36 @@ class Filled:
         """By name: what makes ready for a call, and returns it."""
         database, runner_id = self.database, self.slot.runner_id
         return {
-            "claim_for": lambda: self._free(partial(queue.claim_for, database, self.slot, LEASE_S)),
-            "claim_for, as a message names it": self._named,
+            "publish": lambda: self._free(partial(publishing.publish, database)),
+            "publish_again": lambda: self._published(partial(publishing.publish_again, database, 0.0)),
+            "claim_task": self._claiming,
             "renew": lambda: self._held(partial(leases.renew, database, runner_id, LEASE_S)),
             "flush of an execution that ends": self._ending,
             "reclaim": lambda: self._expired(partial(maintenance.reclaim, database)),
             "demand": lambda: self._held(partial(queue.demand, database)),
-            "pending_notifications": lambda: self._free(partial(queue.pending_notifications, database)),
+            "next_published": lambda: self._published(partial(publishing.next_published, database, self.slot.queues)),
             "finish": lambda: self._held(partial(maintenance.finish, database, self.sweep_id)),
             "open_sweeps": lambda: self._held(partial(maintenance.open_sweeps, database)),
         }
 
     def _free(self, call: Call) -> Call:
-        """The slot is free, and nothing is claimed."""
+        """The slot is free, and nothing is claimed or published."""
         leases.release_all(self.database, self.slot.runner_id)
         queue.leave(self.database, self.slot)
+        with self.database.write() as connection:
+            queue.withdraw(connection, executions.c.sweep_id == self.sweep_id)
+        return call
+
+    def _published(self, call: Call) -> Call:
+        """The same, with a window of published tasks."""
+        self._free(call)
+        publishing.publish(self.database)
         return call
 
     def _held(self, call: Call) -> Call:
         """The slot holds some executions."""
         self._free(call)
-        queue.claim_for(self.database, self.slot, LEASE_S)
+        claim_next(self.database, self.slot)
         return call
 
     def _expired(self, call: Call) -> Call:
@@ -87,14 +97,13 @@ class Filled:
             connection.execute(executions.update().where(mine).values(lease_until=0.0))
         return call
 
-    def _named(self) -> Call:
-        mine = executions.c.sweep_id == self.sweep_id, executions.c.status == "pending"
-        with self.database.read() as connection:
-            wanted = connection.scalar(sa.select(executions.c.id).where(*mine).order_by(executions.c.id).limit(1))
-        return self._free(partial(queue.claim_for, self.database, self.slot, LEASE_S, wanted=wanted))
+    def _claiming(self) -> Call:
+        self._published(lambda: None)
+        task_id = publishing.next_published(self.database, self.slot.queues)
+        return partial(queue.claim_task, self.database, self.slot, str(task_id), LEASE_S)
 
     def _ending(self) -> Call:
-        row = self._free(partial(queue.claim_for, self.database, self.slot, LEASE_S))()[0]
+        row = self._free(partial(claim_next, self.database, self.slot))()[0]
         batch = Batch()
         outcome: Outcome = {
             "sweep_id": self.sweep_id,
@@ -113,6 +122,13 @@ class Filled:
         }
         batch.add(row.id, row.token, change=ended("completed"), outcomes=[outcome])
         return partial(flush, self.database, batch, LEASE_S)
+
+
+def claim_next(database: Database, slot: Slot) -> list[ExecutionRow]:
+    """Publish what is pending, and claim the next task for a slot. Returns its executions; none if there is none."""
+    publishing.publish(database)
+    task_id = publishing.next_published(database, slot.queues)
+    return [] if task_id is None else queue.claim_task(database, slot, task_id, LEASE_S).rows
 
 
 def fill(database: Database, folder: Path, finished: int, pending: int = PENDING) -> Filled:

@@ -85,7 +85,7 @@ def _worker_s(environment: Environment) -> float:
         begun = time.time()
         stack.start("wtb", "worker", "--concurrency", "1")
         stack.until(lambda: bool(worker_rows(stack.database)), "the worker")
-        stack.notify()
+        stack.publish()
         stack.until(lambda: "succeeded" in queries.cell_counts(stack.database, sweep_id), "the only cell")
         return _first_attempt(stack.database) - begun
 

@@ -28,10 +28,10 @@ from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.runs.queue import pending_notifications
+from wtb.store.runs.publishing import cluster_of, publish
 from wtb.store.runs.workers import worker_rows
 from wtb_workers.app import make_app
-from wtb_workers.notifications import notify
+from wtb_workers.task_messages import send
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE_S = 120.0
@@ -99,7 +99,7 @@ class WorkerStack:
     def queue(
         self, workflow: str, inputs: Sequence[dict[str, Any]], vary: Sequence[str] = (), *, pool: str = "process"
     ) -> str:
-        """Submit a sweep of a workflow below `benchmarks.workloads`, and wake workers for it. Returns its id."""
+        """Submit a sweep of a workflow below `benchmarks.workloads`, and publish its tasks. Returns its id."""
         spec = parse_spec(
             {
                 "workflow": f"benchmarks.workloads.{workflow}",
@@ -110,7 +110,7 @@ class WorkerStack:
         )
         prepared, workspaces = prepare(spec), workspaces_of(self.database, self.folder / ".wtb")
         sweep_id = prepared.submit(self.database, workspaces, queued=True)
-        self.notify()
+        self.publish()
         return sweep_id
 
     def wait_completed(self, sweep_id: str) -> SweepRow:
@@ -140,9 +140,9 @@ class WorkerStack:
         """Have a process that has ended be none of this."""
         self._processes.remove(process)
 
-    def notify(self) -> None:
-        """Wake workers for what is pending."""
-        notify(self._app, pending_notifications(self.database))
+    def publish(self) -> None:
+        """Publish what is pending as tasks."""
+        send(self._app, cluster_of(self.database), publish(self.database))
 
     def cpu_s(self) -> float:
         """Seconds of CPU that its processes have taken so far, with all that is below them."""

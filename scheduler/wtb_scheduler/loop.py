@@ -14,7 +14,7 @@ from wtb.operations.housekeeping.garbage_collection import collect
 from wtb.operations.schedules.children import Fires
 from wtb.operations.telemetry.continuous import TraceExports
 from wtb.store.database import Database
-from wtb_scheduler.rounds import Rows, run_round
+from wtb_scheduler.rounds import Deliver, run_round
 
 COLLECT_S = 3600.0  # between two collections of what the retention policy allows to remove
 
@@ -22,7 +22,7 @@ COLLECT_S = 3600.0  # between two collections of what the retention policy allow
 def run_until(
     ending: threading.Event,
     database: Database,
-    notify: Callable[[Rows], object],
+    deliver: Deliver,
     every: float,
     report: Callable[[str], None],
     traces: TraceExports | None = None,
@@ -34,7 +34,7 @@ def run_until(
     Args:
         ending: Set by whoever stops the scheduler.
         database: The database that the workers share.
-        notify: Sends a wake-up notification for each row; it must not wait for a broker that hangs.
+        deliver: Sends tasks, as `run_round` describes; it must not wait for a broker that hangs.
         every: Seconds between two rounds.
         report: Takes one line for people.
         traces: Sends traces of what has ended.
@@ -47,7 +47,7 @@ def run_until(
         if traces is not None:
             traces.look()
         try:
-            run_round(database, notify, fires, alerts)
+            run_round(database, deliver, fires, alerts, every)
             if time.monotonic() - collected > COLLECT_S:
                 collected = time.monotonic()
                 collect(Context(database))

@@ -1,14 +1,14 @@
 """The scheduler's maintenance loop, one round every few seconds.
 
-A round reclaims executions of dead workers, ends sweeps that have nothing left to run, fires schedules, notifies free
-slots of pending executions, keeps matrices up to date, and removes some rows of sweeps that were deleted. Several
+A round reclaims executions of dead workers, ends sweeps that have nothing left to run, fires schedules, publishes
+pending executions as tasks, keeps matrices up to date, and removes some rows of sweeps that were deleted. Several
 schedulers may run at once, and any of them may be killed at any moment.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict
 
 from wtb.analysis.early_stop import stop_where_known
@@ -23,32 +23,40 @@ from wtb.store.growth import deferred
 from wtb.store.housekeeping.deletion import remove_hidden
 from wtb.store.read import tallies
 from wtb.store.rows.sweeps import OpenSweep, SweepRow
-from wtb.store.runs import leases, maintenance, queue
-from wtb.store.runs.queue import Notification
+from wtb.store.runs import leases, maintenance, publishing
+from wtb.store.runs.publishing import Task
 
-Rows = Sequence[Notification]
+Deliver = Callable[[Sequence[Task], Mapping[str, str]], object]
 
 
 class Round(TypedDict):
-    """What a round has done: how many executions or sweeps, and how many slots it notified."""
+    """What a round has done: how many executions, sweeps or tasks. published: tasks, those sent again included."""
 
     taken_back: int
     set_aside: int
     finished: int
     paused: int
-    notified: int
+    published: int
 
 
+ROUNDS_TO_CLAIM = 2  # after which a task that was not claimed is sent again
+TAKEN_OVER = "its worker died; other tasks go on with its work"
 REMOVAL_S = 1.0  # of a round, for rows of sweeps that were deleted
 TALLY_S = 1.0  # of a round, for the tallies of one sweep
 
 
 def run_round(
-    database: Database, notify: Callable[[Rows], object], fires: Fires | None = None, alerts: Alerts | None = None
+    database: Database,
+    deliver: Deliver,
+    fires: Fires | None = None,
+    alerts: Alerts | None = None,
+    every_s: float = maintenance.SCHEDULER_INTERVAL_S,
 ) -> Round:
     """Run one round of maintenance. Returns counts of what was done.
 
-    notify: sends a wake-up notification for each row. fires: runs schedules. alerts: sends the alerts of sweeps.
+    deliver: sends tasks, and tells monitors which ones others take over, and why. fires: runs schedules. alerts: sends
+    the alerts of sweeps.
+    every_s: seconds between two rounds.
 
     Raises StoreError if the database is unreachable; BrokerError if the broker is, after everything else was done.
     """
@@ -72,9 +80,9 @@ def run_round(
             finished += complete(database, sweep.id)
     if fires is not None:
         fires.look()
-    rows = queue.pending_notifications(database)
+    tasks = [*publishing.publish_again(database, ROUNDS_TO_CLAIM * every_s), *publishing.publish(database)]
     try:
-        notify(rows)
+        deliver(tasks, {row.task_id: TAKEN_OVER for row in lost if row.task_id is not None})
     except Exception as error:
         raise BrokerError(f"the broker accepts no messages: {error}") from error
     finally:
@@ -87,7 +95,7 @@ def run_round(
         "set_aside": len(given_up),
         "finished": finished,
         "paused": paused,
-        "notified": len(rows),
+        "published": len(tasks),
     }
 
 

@@ -20,7 +20,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,8 +37,10 @@ from wtb.core.errors import StoreError
 from wtb.execution.sandbox.launch.process_tags import kill_tagged, tagged
 from wtb.hosting.servers.postgres import PostgresServer
 from wtb.hosting.servers.valkey import ValkeyServer
+from wtb.store.database import Database
+from wtb.store.runs.publishing import cluster_of
 from wtb_workers.app import make_app
-from wtb_workers.notifications import EXECUTE
+from wtb_workers.task_messages import EXECUTE
 
 LEASE_S = 1.0  # three heartbeats; less of it a busy machine does not keep up with
 LONG_LEASE_S = 20.0
@@ -239,13 +241,17 @@ class Cluster:
         self._hands.callback(client.close)
         return client
 
-    def send(self, *executions: str, queue: str | None = None) -> None:
-        """Send a message for each of these executions, which need not be there."""
+    def send(self, *tasks: str, queue: str | None = None) -> None:
+        """Send a message for each of these tasks, which need not be there."""
         app = self._app()
         with app.producer_or_acquire() as producer:
-            for execution in executions:
-                words = {"sweep": "s", "case": "c", "choices": ""}
-                app.send_task(EXECUTE, args=[execution], kwargs=words, queue=queue_key(queue), producer=producer)
+            for task in tasks:
+                app.send_task(EXECUTE, task_id=task, queue=self.key(queue), producer=producer)
+
+    def key(self, queue: str | None = None) -> str:
+        """The list in the broker that holds the messages of a queue."""
+        with closing(Database(str(self.project.url))) as database:
+            return queue_key(queue, cluster_of(database))
 
     def _app(self) -> Celery:
         if not hasattr(self, "_made_app"):
@@ -255,7 +261,7 @@ class Cluster:
 
     def messages(self, queue: str | None = None) -> int:
         """How many messages wait in a queue."""
-        return int(self.redis().llen(queue_key(queue)))
+        return int(self.redis().llen(self.key(queue)))
 
     # What is there.
 
@@ -293,6 +299,11 @@ class Cluster:
         """Executions that have one of these statuses, or all."""
         rows = self.query("SELECT id, status FROM executions ORDER BY id")
         return [id for id, status in rows if not statuses or status in statuses]
+
+    def tasks(self, *statuses: str) -> list[str]:
+        """Tasks of executions that have one of these statuses, or of all."""
+        rows = self.query("SELECT DISTINCT task_id, status FROM executions WHERE task_id IS NOT NULL ORDER BY 1")
+        return list(dict.fromkeys(id for id, status in rows if not statuses or status in statuses))
 
     def events(self, kind: str, sweep: str | None = None) -> list[dict[str, Any]]:
         """What events of a kind say, in their order."""

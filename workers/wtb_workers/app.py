@@ -1,7 +1,8 @@
-"""The Celery application. Messages are wake-up notifications only; the database is the source of truth."""
+"""The Celery application. Its messages name tasks; the database says which executions a task has, and if it runs."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -12,11 +13,15 @@ from celery.app import amqp
 from celery.loaders.app import AppLoader
 from kombu import connection
 
-from wtb.config.broker import PREFIX, UNNAMED, Broker
+from wtb.config.broker import PREFIX, UNNAMED, Broker, queue_key
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import BrokerError, InputError
+from wtb.store.database import Database, database_url
 from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
+from wtb.store.runs.publishing import cluster_of
 from wtb.store.runs.queue import DEFAULT_QUEUE
+from wtb_workers import messages
+from wtb_workers.task_messages import SCHEDULER
 
 ANSWER_S = 5.0  # for a broker that should be there
 RETRY_S = 1.0  # Celery's own pause grows to 30 s, during which a worker would miss that the broker is back
@@ -87,6 +92,8 @@ def make_app(url: str | None, *, answer_s: float = 15.0) -> Celery:
         task_serializer="json",
         accept_content=["json"],
         task_default_queue=PREFIX,
+        task_routes=(_route,),
+        broker_transport=f"{messages.__name__}:{messages.Transport.__name__}",
         # Not for safety: a message that is lost or delivered twice changes nothing. But a message that was prefetched
         # and waits behind a long task would leave a free slot of another worker idle.
         task_acks_late=True,
@@ -99,15 +106,25 @@ def make_app(url: str | None, *, answer_s: float = 15.0) -> Celery:
             "socket_connect_timeout": min(answer_s, ANSWER_S),
             "socket_keepalive": True,
             "health_check_interval": 25,
+            # Messages of tasks that run for longer come again, and are dropped; see docs/workers.md.
+            "visibility_timeout": float(os.environ.get("WTB_VISIBILITY_TIMEOUT_S", "3600")),
         },
         worker_send_task_events=True,
         task_send_sent_event=True,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
-        beat_schedule={"scheduler": {"task": "wtb.scheduler", "schedule": SCHEDULER_INTERVAL_S}},
+        beat_schedule={"scheduler": {"task": SCHEDULER, "schedule": SCHEDULER_INTERVAL_S}},
     )
     return app
+
+
+def _route(name: str, *_: object, **__: object) -> dict[str, str] | None:
+    """Route the scheduler's task of Celery beat to the workers of the database that is configured."""
+    if name != SCHEDULER:
+        return None
+    with closing(Database(database_url())) as database:
+        return {"queue": queue_key(DEFAULT_QUEUE, cluster_of(database))}
 
 
 def reach(url: str | None) -> None:

@@ -22,7 +22,6 @@ from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb_workers.code.warm import Codes, Refused, Warm
-from wtb_workers.notifications import Notifier
 
 IDLE_S = 30.0  # that an assignment is kept without work
 
@@ -33,8 +32,8 @@ class Host(Protocol):
     database: Database
     queues: tuple[str, ...]
     runner: WorkerIdentity
-    notifier: Notifier
     stopping: str | None
+    publish: Callable[[], None]
 
     def wait_for_slot(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None: ...
 
@@ -101,14 +100,11 @@ class SweepAssignment:
         return (queue or DEFAULT_QUEUE) in self._session.queues
 
     def dispatch(self, executions: Sequence[Execution]) -> None:
-        for execution in executions:
-            execution.failures = []  # a forked execution shares the list with its parent until here
         self._session.wait_for_slot(self, executions)
 
     def requeued(self, execution: Execution) -> None:
         if self.stop.decided is None and self.stop.limit is None:
-            row = self.sweep.combinations.describe(execution)
-            self.journal.after_commit(lambda: self._session.notifier.notify([row]))
+            self.journal.after_commit(self._session.publish)
 
     def passes_on(self, execution: Execution) -> bool:
         """Pass an execution that is no longer a suspect to the assignment for such ones, if that can be opened.

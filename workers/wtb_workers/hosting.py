@@ -10,10 +10,10 @@ import logging
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery, signals
 from celery.worker import state
@@ -23,13 +23,14 @@ from wtb.config.stack_file import HOME
 from wtb.core.errors import WTBError
 from wtb.core.serialization.user_modules import bar
 from wtb.hosting.stack.standby import turn
-from wtb.store.database import Database, database_url
-from wtb.store.runs.queue import Notification
-from wtb_workers import messages, notifications
-from wtb_workers.notifications import Notifier
+from wtb.store.database import database_url
 from wtb_workers.process import WorkerProcess
 from wtb_workers.session import STOPPED
 from wtb_workers.slots import Worker
+from wtb_workers.task_messages import Delivery
+
+if TYPE_CHECKING:
+    from wtb_scheduler.rounds import Round
 
 
 class Hosting:
@@ -58,12 +59,11 @@ def stand_by(name: str, say: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def serve(app: Celery, worker: Worker) -> int:
-    """Run a worker in this process until it is asked to stop. Returns its exit code."""
+def serve(app: Celery, worker: Worker, cluster: str) -> int:
+    """Run a worker of a cluster in this process until it is asked to stop. Returns its exit code."""
     _here.app, _here.worker = app, worker
     signals.worker_shutting_down.connect(_shutting_down, weak=False)
     signals.worker_ready.connect(_begin, weak=False)
-    messages.install()
     if logging.getLogger().handlers:  # else Celery would write in its own way
         signals.setup_logging.connect(_leave_logging, weak=False)
     warnings.filterwarnings("ignore", "You're running the worker with superuser privileges")
@@ -71,7 +71,7 @@ def serve(app: Celery, worker: Worker) -> int:
         hostname=worker.name,
         pool="threads",
         concurrency=worker.slots,
-        queues=",".join(map(queue_key, worker.queues)),
+        queues=",".join(queue_key(queue, cluster) for queue in worker.queues),
         task_events=True,
         without_gossip=True,
         without_mingle=True,
@@ -96,17 +96,17 @@ def process() -> WorkerProcess:
     return _here.process
 
 
-def database() -> Database:
-    return process().database
+def run_scheduler_round() -> Round:
+    """Run one round of the scheduler in this worker."""
+    from wtb_scheduler.rounds import run_round
 
-
-def notify(rows: Iterable[Notification]) -> None:
-    notifications.notify(_here.app, rows)
+    database = process().database
+    return run_round(database, Delivery(database, _here.app))
 
 
 def _begin(**_: Any) -> None:
     bar("a worker")
-    _here.process = WorkerProcess(database_url(), _here.worker, Notifier(_here.app))
+    _here.process = WorkerProcess(database_url(), _here.worker, _here.app)
     signal.signal(signal.SIGQUIT, _quit)  # Celery's handler would wait for the slots, in which nobody ends the nodes
 
 

@@ -2,7 +2,8 @@
 
 Whoever can write to the broker can put anything into a queue. kombu reads messages in the main loop of the worker, and
 an error there ends the worker: for text that is not JSON, and for an object that is not the message it expects. Nothing
-is lost with a message that is dropped: the scheduler notifies workers again of executions that are still pending.
+is lost with a message that is dropped: the scheduler sends tasks again that nobody claims. The setting
+`broker_transport` names `Transport`.
 """
 
 from __future__ import annotations
@@ -15,24 +16,23 @@ from contextlib import contextmanager
 from queue import Empty
 from typing import Any
 
-from kombu import transport
 from kombu.transport import redis, virtual
-from kombu.utils import json as kombu_json
 
 from wtb.config.broker import PREFIX
-from wtb_workers.notifications import EXECUTE, SCHEDULER
+from wtb_workers.task_messages import EXECUTE, SCHEDULER, SCORE
 
 log = logging.getLogger("wtb")
 
-_TASKS = (EXECUTE, SCHEDULER)
+_TASKS = (EXECUTE, SCORE, SCHEDULER)
 _SHOWN = 100
+_NOT_JSON = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Acks(redis.QoS):
     """The delivered messages of a channel. Acknowledging one whose connection was lost does nothing.
 
     kombu raises AttributeError for such a connection, as for a mistake of the program, and Celery ends the worker for
-    it. Unacknowledged messages are not put back into the queue either: the scheduler notifies workers again.
+    it. Unacknowledged messages are not put back into the queue either: the scheduler sends tasks again.
     """
 
     restore_at_shutdown = False
@@ -67,10 +67,13 @@ class Channel(redis.Channel):
         yield client
 
     def _brpop_read(self, **options: Any) -> Any:
+        self.connection.is_reading = True
         try:
             return super()._brpop_read(**options)  # type: ignore[no-untyped-call]
-        except (Unreadable, UnicodeDecodeError) as error:
-            log.error("a message was dropped: %s; it was not sent by WTB", error)
+        except _NOT_JSON as error:
+            if not self.connection.is_reading:  # it was read; whoever got it raised this
+                raise
+            log.error("a message was dropped: it is not JSON (%s); it was not sent by WTB", type(error).__name__)
             raise Empty from None
 
 
@@ -78,30 +81,15 @@ class Transport(redis.Transport):
     """A transport that delivers well-formed messages only."""
 
     Channel = Channel
+    is_reading = False
 
     def _deliver(self, message: Any, queue: str) -> None:
+        self.is_reading = False
         problem = message_problem(message, of_tasks=queue == PREFIX or queue.startswith(f"{PREFIX}."))
         if problem is None:
             super()._deliver(message, queue)  # type: ignore[no-untyped-call]
         else:
             log.error("a message in queue %r was dropped: %s; it was not sent by WTB", queue, problem)
-
-
-class Unreadable(ValueError):
-    """A message is not JSON."""
-
-
-def install() -> None:
-    """Make all connections of this process use this transport."""
-    vars(redis)["loads"] = _loads
-    transport.TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), f"{__name__}:Transport"))
-
-
-def _loads(text: str) -> Any:
-    try:
-        return kombu_json.loads(text)  # type: ignore[no-untyped-call]
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise Unreadable(f"{_shown(text)} is not JSON ({type(error).__name__})") from None
 
 
 def message_problem(message: Any, *, of_tasks: bool) -> str | None:

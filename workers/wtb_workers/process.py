@@ -1,100 +1,161 @@
-"""A worker process: its slots, and the task that each of them runs."""
+"""A worker process: its slots, and the tasks that run on them."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NotRequired, TypedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from typing import TypeVar
 
-from wtb.core.errors import NodeError, StoreError, WTBError
+from celery import Celery
+
+from wtb.core.errors import StoreError, WTBError
+from wtb.core.fault_points import point
+from wtb.execution.task_record import TaskCounts
 from wtb.store.database import Database
-from wtb.store.runs.queue import Notification, pending_notifications
+from wtb.store.runs.publishing import cluster_of, next_published, publish, publish_again
+from wtb.store.runs.queue import ClaimOutcome
 from wtb_workers.code.publisher import Publisher
-from wtb_workers.notifications import Notifier
+from wtb_workers.scorings import NotHere, ScoringResult
 from wtb_workers.session import STOPPED, WorkerSession
 from wtb_workers.slots import Slots, Work, Worker
+from wtb_workers.task_messages import TaskSender, send
+from wtb_workers.task_run import TaskRun
 
 log = logging.getLogger("wtb")
+T = TypeVar("T")
 
-TURN_S = 1.0  # after which a task makes room for another sweep's
 RETRY_S = 1.0  # between attempts to reach the database
 PATIENCE_S = 5.0
-REQUEUE_DELAY_S = 0.05  # before a message that found no free slot is sent again
+LENT_S = 0.5  # that a message waits for a slot which was lent to a branch of another task
+REQUEUE_DELAY_S = 0.2  # before a message that this process cannot take now goes back to its queue
 CLEAN_UP_S = 300.0  # between two clean-ups of what dead workers left on this machine
 
 
-class ExecutionFailed(NodeError):
-    """An execution failed; the database has its status. row: describes the execution for the monitor."""
+class TaskState(Enum):
+    """How a task came to its end without a result.
 
-    row: Notification
+    DROPPED: nothing was to be done: its message came twice.
+    WITHDRAWN: it will not run: its sweep does not run now, or was cancelled.
+    RETRIED: another task goes on with its work.
+    REQUEUED: its message goes back to the queue, for a worker that can take it.
+    """
+
+    DROPPED = "dropped"
+    WITHDRAWN = "withdrawn"
+    RETRIED = "retried"
+    REQUEUED = "requeued"
 
 
-class Served(TypedDict):
-    """What the result of a task shows: the execution that it began with, and how many it ran."""
+class Unfinished(Exception):
+    """A task has no result. reason: for people."""
 
-    ended: str
-    executions: int
-    execution: NotRequired[str]
-    children: NotRequired[int]
+    def __init__(self, state: TaskState, reason: str = "") -> None:
+        super().__init__(reason)
+        self.state = state
+        self.reason = reason
+
+
+class CellsFailed(WTBError):
+    """Cells of a task failed; the database has their outcomes."""
 
 
 class WorkerProcess:
     """The slots of this process, the database they use, and the session they work in. Shared by all their threads."""
 
-    def __init__(self, database_url: str, worker: Worker, notifier: Notifier) -> None:
+    def __init__(self, database_url: str, worker: Worker, app: Celery) -> None:
         self.database = Database(database_url)
         self._worker = worker
-        self._notifier = notifier
         self._slots = Slots(worker.slots)
         self._closing = threading.Event()
         self._woken = threading.Event()
-        self._turns = threading.Lock()
-        self._passing_on = threading.Lock()
-        self._next_turn_at = 0.0
         self._session: WorkerSession | None = None
         self._problem = "it is starting"
+        self._cluster: str | None = None
+        self._sender = TaskSender(app, changed=self._woken.set, recovered=self._send_again)
+        self._is_publishing = threading.Event()
         self._session_keeper = threading.Thread(target=self._keep_alive, name="wtb-session", daemon=True)
         self._session_keeper.start()
         threading.Thread(target=self._dispatch, name="wtb-dispatcher", daemon=True).start()
         self._publisher = Publisher(self.database, worker.name)
 
-    def execute(self, wanted: str) -> Served:
-        """The body of a task: run the execution that a message named, and those that follow from it.
+    # Tasks.
 
-        After that it runs other pending executions for about TURN_S seconds, since a message can cost more than a node.
+    def execute(self, task_id: str) -> TaskCounts:
+        """Run a published task.
 
-        Raises ExecutionFailed if one of them failed, for the monitor to show.
+        Returns its counts.
+
+        Raises:
+            CellsFailed: Some of its cells failed.
+            Unfinished: It has no result.
         """
-        session = self._current_session()
-        with self._slot() as number:
-            if number is None:
-                self._pass_on(session)
-                return {"ended": "nothing to do", "executions": 0}
-            return self._serve(session, number, lambda: session.next(number, wanted))
-
-    def _pass_on(self, session: WorkerSession) -> None:
-        """Send a message again that found all slots busy: another worker may have a free one.
-
-        Of several such messages one is enough, since whoever gets it claims for all of its free slots. Were each sent
-        again, and came back, they would keep this process busy with nothing else.
-        """
-        if self._passing_on.acquire(blocking=False):
+        with self._session_of_task() as session, self._slot() as number:
+            outcome, run = session.claim(number, task_id)
+            if run is None:
+                self.publish()
+                raise _unclaimed(outcome, self._closing)
             try:
-                self._closing.wait(REQUEUE_DELAY_S)
-                session.wake_slot()
+                session.work_off(run)
             finally:
-                self._passing_on.release()
+                with suppress(StoreError):
+                    session.leave_slot(number)
+            point("task.done")
+            return self._result(run)
+
+    def score(self, id: str) -> ScoringResult:
+        """Score a sweep again, as a task asks for. Raises Unfinished, ScoringFailed."""
+        with self._session_of_task() as session, self._slot() as number:
+            try:
+                result = session.scorings.run(number, id)
+            except NotHere:
+                self._closing.wait(REQUEUE_DELAY_S)
+                raise Unfinished(TaskState.REQUEUED) from None
+            self.publish()
+            if result is None:
+                raise Unfinished(TaskState.DROPPED)
+            return result
+
+    def _result(self, run: TaskRun) -> TaskCounts:
+        """Return the counts of a task that has ended, after the next ones were published."""
+        self.publish()
+        if (error := run.record.error()) is not None:
+            raise CellsFailed(error)
+        if run.is_cancelled:
+            raise Unfinished(TaskState.WITHDRAWN, run.given_up or "")
+        if run.given_up is not None:
+            raise Unfinished(TaskState.RETRIED, run.given_up)
+        return run.record.counts
 
     @contextmanager
-    def _slot(self) -> Iterator[int | None]:
-        """A free slot, or None."""
-        number = self._slots.take()
+    def _session_of_task(self) -> Iterator[WorkerSession]:
+        """The current session. What ends it makes the task one that others go on with. Raises Unfinished."""
+        try:
+            session = self._current_session()
+        except StoreError as error:
+            raise Unfinished(TaskState.REQUEUED, str(error)) from error
+        try:
+            yield session
+        except (CellsFailed, Unfinished):
+            raise
+        except StoreError as error:
+            session.end(broken=True)
+            raise Unfinished(TaskState.RETRIED, str(error)) from error
+        except WTBError:
+            raise
+        except BaseException:
+            session.end(broken=True)
+            raise
+
+    @contextmanager
+    def _slot(self) -> Iterator[int]:
+        """A free slot. Raises Unfinished if all are lent to branches of other tasks."""
+        number = self._slots.take(LENT_S)
         if number is None:
-            yield None
-            return
+            raise Unfinished(TaskState.REQUEUED, "all slots of this worker are busy")
         with self._give_back(number):
             yield number
 
@@ -106,18 +167,23 @@ class WorkerProcess:
         finally:
             self._slots.give(number)
             # What came to wait after this slot looked, and before it counted as free, woke nobody.
-            if self._session is not None and self._session.waiting:
+            if self._session is not None and (self._session.waiting or not self._sender.healthy):
                 self._woken.set()
+
+    # Work without messages.
 
     def _dispatch(self) -> None:
         """Whenever work comes to wait in this process, have free slots take it: that is quicker than a message.
 
-        It is one thread, so that slots which are woken at the same time become busy in one transaction.
+        It is one thread, so that slots which are woken at the same time become busy in one transaction. While the
+        broker is away, it claims published tasks, too.
         """
         while not self._closing.is_set():
-            self._woken.wait()
+            self._woken.wait(None if self._sender.healthy else RETRY_S)
             self._woken.clear()
             while (session := self._session) is not None and session.waiting and self._start_waiting(session):
+                pass
+            while not self._sender.healthy and self._start_published():
                 pass
 
     def _start_waiting(self, session: WorkerSession) -> bool:
@@ -135,76 +201,85 @@ class WorkerProcess:
                     self._slots.give(number)
         for number, work in started.items():
             threading.Thread(
-                target=self._run_woken, args=(session, number, work), name="wtb-woken", daemon=True
+                target=self._run_waiting, args=(session, number, work), name="wtb-lent", daemon=True
             ).start()
         return bool(started)
 
-    def _run_woken(self, session: WorkerSession, number: int, work: Work) -> None:
+    def _run_waiting(self, session: WorkerSession, number: int, work: Work | None) -> None:
+        """Run work of other slots' tasks on a lent slot."""
         with self._give_back(number):
             try:
-                self._serve(session, number, lambda: work)
-            except ExecutionFailed as error:  # there is no task that could fail, so a message tells the monitor
-                self._notifier.notify([error.row._replace(failed=str(error))])
-            except WTBError as error:  # the session handles it
+                while work is not None:
+                    session.run(work)
+                    work = session.next_waiting(work[0])
+                session.leave_slot(number)
+            except BaseException as error:  # noqa: BLE001 - the tasks whose work it was end with the session
                 log.debug("%s", error)
+                session.end(broken=True)
 
-    def _serve(self, session: WorkerSession, number: int, first: Callable[[], Work | None]) -> Served:
-        try:
-            return self._run_all(session, number, first())
-        except ExecutionFailed:
-            raise
-        except BaseException:
-            session.end(broken=True)
-            raise
-
-    def _run_all(self, session: WorkerSession, number: int, work: Work | None) -> Served:
-        ends = time.monotonic() + TURN_S
-        served: Served = {"ended": "nothing to do", "executions": 0}
-        failures: list[str] = []
-        failed: Notification | None = None
-        while work is not None:
-            assignment, execution = work
-            session.run(work)
-            if execution.failures and failed is None:
-                failed = assignment.sweep.combinations.describe(execution)
-            failures += execution.failures
-            if not served["executions"]:
-                served |= {"execution": execution.id, "ended": execution.status, "children": execution.children}
-            served["executions"] += 1
-            if time.monotonic() > ends and self._end_task(session, number):
-                break
-            work = session.next(number, None)
-        if failed is not None:
-            more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
-            error = ExecutionFailed(f"execution {failures[0]}{more}")
-            error.row = failed
-            raise error
-        return served
-
-    def _end_task(self, session: WorkerSession, number: int) -> bool:
-        """Free the slot and send a notification for the next task. Returns whether the task should end.
-
-        It should not if the broker is unreachable: nobody else would wake this slot. The slots of a process end their
-        tasks one after the other, since all of them at once would leave it idle.
-        """
-        if session.waiting or not self._notifier.healthy:
+    def _start_published(self) -> bool:
+        """Start a published task without a message, as if one had come. Returns whether there was one, and a slot."""
+        session = self._session
+        if session is None or session.stopping is not None or not len(self._slots):
             return False
-        with self._turns:
-            if time.monotonic() < self._next_turn_at:
-                return False
-            self._next_turn_at = time.monotonic() + TURN_S
-        session.leave_slot(number)
-        self._notifier.notify(pending_notifications(self.database))
-        return True
+        try:
+            publish(self.database)
+            task_id = next_published(self.database, self._worker.queues)
+        except StoreError as error:
+            log.debug("%s", error)
+            return False
+        if task_id is None:
+            return False
+        begun = threading.Event()
+        threading.Thread(target=self._run_published, args=(task_id, begun), name="wtb-unsent", daemon=True).start()
+        return begun.wait(PATIENCE_S)
+
+    def _run_published(self, task_id: str, begun: threading.Event) -> None:
+        try:
+            with self._session_of_task() as session, self._slot() as number:
+                _, run = session.claim(number, task_id)
+                if run is not None:
+                    begun.set()
+                    session.work_off(run)
+                    session.leave_slot(number)
+        except (WTBError, Unfinished) as error:
+            log.debug("%s", error)
+
+    # Publishing.
+
+    def publish(self) -> None:
+        """Publish pending executions soon, and send their tasks."""
+        if not self._is_publishing.is_set():
+            self._is_publishing.set()
+            self._sender.submit(self._publish)
+
+    def _publish(self, app: Celery) -> None:
+        self._is_publishing.clear()
+        with suppress(StoreError):  # the scheduler publishes, too
+            tasks = publish(self.database)
+            if tasks:
+                send(app, self._key(), tasks)
+
+    def _send_again(self, app: Celery) -> None:
+        """Send what was published while the broker was away. Raises what the client of the broker raises."""
+        with app.producer_or_acquire() as producer:
+            producer.channel.client.ping()
+        with suppress(StoreError):
+            send(app, self._key(), publish_again(self.database, RETRY_S))
+
+    def _key(self) -> str:
+        if self._cluster is None:
+            self._cluster = cluster_of(self.database)
+        return self._cluster
+
+    # Its session.
 
     def _current_session(self) -> WorkerSession:
         """The current session of this process; it may take a moment to start."""
         ends = time.monotonic() + PATIENCE_S
         while (session := self._session) is None or session.ended:
             if time.monotonic() > ends or self._closing.wait(0.01):
-                raise StoreError(
-                    f"this worker cannot run anything now ({self._problem}); the scheduler will notify it again"
-                )
+                raise StoreError(f"this worker cannot run anything now ({self._problem})")
         return session
 
     def _keep_alive(self) -> None:
@@ -227,14 +302,11 @@ class WorkerProcess:
     def _start_session(self) -> None:
         if self._session is not None:
             self._session.release_leases()
-        session = self._session = WorkerSession(
-            self.database, self._worker, self._notifier, self._slots, self._woken.set
-        )
+        session = self._session = WorkerSession(self.database, self._worker, self.publish, self._slots, self._woken.set)
         if self._closing.is_set():  # asked to stop while the session was starting
             session.stop(STOPPED)
             return
-        # What is pending may have no message: whoever received it died, or found no free slot.
-        self._notifier.notify(pending_notifications(self.database))
+        self.publish()
 
     def stop(self, reason: str, *, quick: bool = False) -> None:
         """Take no more work. Running nodes have their grace period, unless `quick`."""
@@ -251,6 +323,22 @@ class WorkerProcess:
         self._session_keeper.join(PATIENCE_S)
         if self._session is not None:
             self._session.end()
+        self.publish()  # what was released, for other workers
         self._publisher.close(PATIENCE_S)
-        self._notifier.close(PATIENCE_S)
+        self._sender.close(PATIENCE_S)
         self.database.close()
+
+
+_STATES = {
+    ClaimOutcome.GONE: TaskState.DROPPED,
+    ClaimOutcome.WITHDRAWN: TaskState.WITHDRAWN,
+    ClaimOutcome.REFUSED: TaskState.REQUEUED,
+    ClaimOutcome.OUTRANKED: TaskState.REQUEUED,
+}
+
+
+def _unclaimed(outcome: ClaimOutcome, closing: threading.Event) -> Unfinished:
+    state = _STATES[outcome]
+    if state is TaskState.REQUEUED:
+        closing.wait(REQUEUE_DELAY_S)
+    return Unfinished(state, f"its executions are {outcome.value}")

@@ -52,6 +52,7 @@ class Refusals:
         self._home = home
         self._lock = threading.Lock()
         self._until: dict[str, float] = {}
+        self._recorded: frozenset[str] = frozenset()
         self._full: dict[str, FullDisk] = {}
 
     def current(self) -> list[str]:
@@ -72,9 +73,20 @@ class Refusals:
         with self._lock:
             new = sweep_id not in self._until
             self._until[sweep_id] = time.monotonic() + RETRY_S
+        self.record()
         if new:
             log.error("sweep %s is refused: %s", sweep_id, error)
             queue.refuse(self._database, find_sweep(self._database, sweep_id), self._runner, str(error))
+
+    def record(self) -> bool:
+        """Record in the database which sweeps are refused now. Returns whether some are not refused any more."""
+        refused = frozenset(self.current())
+        if refused == self._recorded:
+            return False
+        queue.record_refused(self._database, self._runner.id, refused)
+        ended = bool(self._recorded - refused)
+        self._recorded = refused
+        return ended
 
     def suspend(self, sweep_id: str) -> None:
         """Refuse a sweep until there is more room on the disks of this machine."""

@@ -1,11 +1,11 @@
-"""A worker session: the leases of one worker process, the sweeps it runs, and the executions that wait for a slot."""
+"""A worker session: the leases of one worker process, the tasks it runs, and the executions that wait for a slot."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 from wtb.analysis.finalize import complete
@@ -28,27 +28,25 @@ from wtb.store.housekeeping.files import settle
 from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows.executions import ExecutionRow
-from wtb.store.runs import leases, maintenance, queue
-from wtb.store.runs.queue import Slot
+from wtb.store.runs import leases, maintenance, publishing, queue
+from wtb.store.runs.queue import ClaimOutcome, Slot
 from wtb.store.runs.slots import LEASE_S, end_runner
 from wtb.store.tables.walls import is_worker
 from wtb_workers.assignment import SweepAssignment
 from wtb_workers.code.warm import Codes
-from wtb_workers.notifications import Notifier
 from wtb_workers.refusals import Refusals
 from wtb_workers.scorings import Scorings
-from wtb_workers.slots import Slots, WaitingWork, Work, Worker
+from wtb_workers.slots import Pace, Slots, WaitingWork, Work, Worker
+from wtb_workers.task_run import TaskRun
 
-DEMAND_INTERVAL_S = 0.01  # at least, between two queries for free slots elsewhere
-DEMAND_TIME_SHARE = 0.1  # of the time, at most, may be spent on those queries
 CLOSING_S = 5.0
 STOPPED = "its worker is being stopped"
-NO_ROOM = "its session has no slot or no memory left"
 
 
 class WorkerSession:
     """One runner in the database. It ends with its process, or when its leases or its journal are lost.
 
+    publish: publishes pending executions soon, without waiting for that.
     slots: the free slots of this process; whoever runs something takes one.
     wake: makes free slots take executions that wait in this session.
 
@@ -56,11 +54,16 @@ class WorkerSession:
     """
 
     def __init__(
-        self, database: Database, worker: Worker, notifier: Notifier, slots: Slots, wake: Callable[[], None]
+        self,
+        database: Database,
+        worker: Worker,
+        publish: Callable[[], None],
+        slots: Slots,
+        wake: Callable[[], None],
     ) -> None:
         self.database = database
         self.queues = worker.queues
-        self.notifier = notifier
+        self.publish = publish
         self.runner = WorkerIdentity(
             **asdict(identity()), worker=worker.name, queues=worker.queues, slots=worker.slots, version=__version__
         )
@@ -78,66 +81,86 @@ class WorkerSession:
         self._closed = threading.Event()
         self._lock = threading.RLock()
         self._opening = threading.Lock()
-        self._claiming = threading.Lock()
-        self._asking = 0  # slots that wait for a claim, or make it
         self._polling = threading.Lock()
         self._assignments: list[SweepAssignment] = []
         self._refusals = Refusals(database, self.runner, self._home)
-        self._scorings = Scorings(database, self.runner, self.queues, self._home, slots, self.wake_slot)
+        self.scorings = Scorings(database, self.runner, self.queues, self._home)
         self._waiting = WaitingWork()
-        self._works_on: dict[int, str] = {}  # slot -> the sweep that `working` has for it
+        self._runs: dict[str, TaskRun] = {}
         self._wake = wake
         self._slots = slots
-        self._next_demand_at = 0.0
-        self._nothing_at = 0.0  # when the last claim began that found nothing pending
+        self._demand_look, self._published_look = Pace(), Pace()
+        self._are_published = False
         self._kill_nodes_at = float("inf")
         self._heartbeat = Heartbeat(database, self.runner.id, LEASE_S, look=self._poll, stopped=self._on_leases_lost)
         self._heartbeat.start()
 
     # The work of a slot.
 
-    def next(self, number: int, wanted: str | None) -> Work | None:
-        """The next work for a slot: the execution that a message named, else one that waits here, else a new claim."""
-        if wanted is None:
-            self.release_to_free_slots()
-            if work := self._take(number):
-                return work
-        asked_at = time.monotonic()
-        with self._in_line(), self._claiming:  # one slot claims for all: those that waited find what it claimed
-            if work := self._take(number):
-                return work
-            if self._nothing_at < asked_at:
-                return self._claim(number, wanted)
-        self.leave_slot(number)  # another one has looked meanwhile, and nothing was pending
-        return None
+    def claim(self, number: int, task_id: str) -> tuple[ClaimOutcome, TaskRun | None]:
+        """Claim a task for a slot. Returns what came of it, and the task if it is this process's now.
 
-    @contextmanager
-    def _in_line(self) -> Iterator[None]:
-        """Count a slot among those that wait for a claim: it is for them, too."""
-        with self._lock:
-            self._asking += 1
+        Raises StoreError.
+        """
+        if self.stopping is not None:
+            return ClaimOutcome.REFUSED, None
+        with CLAIMS.timed() as timed:
+            refused = self._refusals.current()
+            claim = queue.claim_task(self.database, self._slot(number), task_id, LEASE_S, refused=refused)
+            timed.execution = claim.rows[0].id if claim.rows else None
+        if not claim.rows:
+            return claim.outcome, None
+        point("claim.committed")
         try:
-            yield
+            return claim.outcome, self._begin(task_id, claim.rows)
+        except WTBError as error:
+            queue.release_claimed(self.database, claim.rows, str(error))
+            self.leave_slot(number)
+            if isinstance(error, DamagedError):
+                why = f"{error}; `wtb resume` computes it again"
+                leases.pause(self.database, claim.rows[0].sweep_id, why, by="worker")
+            else:
+                self._refusals.refuse(claim.rows[0].sweep_id, error)
+                self.publish()
+            return ClaimOutcome.WITHDRAWN, None
+
+    def _begin(self, task_id: str, rows: Sequence[ExecutionRow]) -> TaskRun:
+        """Load claimed executions, which then wait for the slot of their task. Raises WTBError."""
+        sweep_id, apart = rows[0].sweep_id, any(row.losses for row in rows)
+        assignment = self._use_assignment(sweep_id, rows, apart=apart)
+        try:
+            loaded = load_executions(self.database, sweep_id, rows)
+        except WTBError:
+            assignment.use(-len(rows))
+            raise
+        run = TaskRun(task_id, sweep_id, len(rows), sum(row.head_id is None for row in rows))
+        self._runs[task_id] = run
+        for row, execution in zip(rows, loaded, strict=True):
+            assignment.journal.adopt_claim(row.id, row.token)
+            execution.record = run.record
+        self._waiting.add(assignment, loaded)
+        if len(loaded) > 1 and len(self._slots):
+            self._wake()
+        return run
+
+    def work_off(self, run: TaskRun) -> None:
+        """Run the executions of a task on the slot that claimed it, until the last one has ended, here or elsewhere.
+
+        Raises the error that ends this session.
+        """
+        task_id = run.record.id
+        try:
+            while (work := run.next(lambda: self._next_of(task_id))) is not None:
+                self.run(work)
         finally:
-            with self._lock:
-                self._asking -= 1
+            self._runs.pop(str(task_id), None)
+        if run.given_up is None and run.roots:
+            publishing.measure(self.database, run.sweep_id, run.seconds, run.roots)
 
-    def _take(self, number: int) -> Work | None:
-        """Take waiting work for a slot, if there is any that the quota of its session allows."""
-        while self.stopping is None and (work := self._waiting.pop()) is not None:
-            if self._occupy(number, work):
-                return work
-            self._release(work, NO_ROOM)
-        return None
-
-    def _occupy(self, number: int, work: Work) -> bool:
-        """Mark a slot as busy with waiting work. Returns False if the quota of the work's session is used up."""
-        assignment, execution = work
-        if self._works_on.get(number) != assignment.sweep_id:
-            if not queue.occupy(self.database, {self._slot(number): execution.id}, assignment.sweep_id):
-                return False
-            self._works_on[number] = assignment.sweep_id
-        return True
+    def _next_of(self, task_id: str | None) -> Work | None:
+        if self.ended:
+            raise StoreError("its worker lost its leases")
+        return self._waiting.pop(task_id)
 
     @property
     def waiting(self) -> int:
@@ -145,14 +168,16 @@ class WorkerSession:
         return 0 if self.stopping is not None else len(self._waiting)
 
     def leave_slot(self, number: int) -> None:
-        if self._works_on.pop(number, None) is not None:
-            queue.leave(self.database, self._slot(number))
+        """A slot is free."""
+        queue.leave(self.database, self._slot(number))
 
     def wait_for_slot(self, assignment: SweepAssignment, executions: Sequence[Execution]) -> None:
         """Queue executions until a slot of this process takes them, or they are released to free slots elsewhere."""
         assignment.use(len(executions))
         self._waiting.add(assignment, executions)
-        self._wake()
+        self._count(executions[0], len(executions))
+        if len(self._slots):
+            self._wake()
         self.release_to_free_slots()
 
     def wait_with_others(self, sweep_id: str, execution: Execution) -> None:
@@ -160,14 +185,16 @@ class WorkerSession:
         assignment = self._use_assignment(sweep_id, [execution], apart=False)
         assignment.journal.adopt_claim(execution.id, execution.token)
         self._waiting.add(assignment, [execution])
+        self._count(execution, 1)
         self._wake()
 
     def take_waiting(self, numbers: Sequence[int]) -> dict[int, Work]:
-        """Take waiting work for slots that no message woke; they count as busy from then on. Returns that of each.
+        """Take waiting work for free slots; they count as busy from then on. Returns that of each.
 
-        It is all of one sweep, so that one transaction marks the slots.
+        None while a published task waits, which is a free slot's to take. It is all of one sweep, so that one
+        transaction marks the slots.
         """
-        if self.stopping is not None:
+        if self.stopping is not None or self._tasks_wait():
             return {}
         works = self._waiting.pop_oldest(len(numbers))
         if not works:
@@ -177,13 +204,29 @@ class WorkerSession:
         begun = {slot: work[1].id for slot, work in taken.items()}
         allowed = queue.occupy(self.database, begun, assignment.sweep_id)
         for slot in begun.keys() - set(allowed):
-            self._release(taken[slot], NO_ROOM)  # not put back: no slot of this process may be left that would take it
-        self._works_on.update({slot.number: assignment.sweep_id for slot in allowed})
+            self._waiting.add(assignment, [taken[slot][1]])  # the slot of its task takes it
+            self._count(taken[slot][1], 0)
         return {slot.number: taken[slot] for slot in allowed}
+
+    def next_waiting(self, assignment: SweepAssignment) -> Work | None:
+        """Take more waiting work of a sweep for a slot that has just run some, under the same condition."""
+        if self.stopping is not None or self._tasks_wait():
+            return None
+        return self._waiting.pop_oldest_of(assignment)
+
+    def _tasks_wait(self) -> bool:
+        """Whether a published task waits on a queue of this process, as far as that was looked for lately."""
+        with self._lock:
+            if not self._published_look.is_due():
+                return self._are_published
+        with self._published_look.timed():
+            self._are_published = publishing.has_published(self.database, self.queues)
+        return self._are_published
 
     def run(self, work: Work) -> None:
         """Run an execution to its end. Raises the error that ends this session."""
         assignment, execution = work
+        began = time.monotonic()
         try:
             with log_ids(runner=self.runner.id, sweep=assignment.sweep_id, execution=execution.id):
                 assignment.runner.run(execution)
@@ -196,6 +239,22 @@ class WorkerSession:
             raise
         finally:
             assignment.use(-1)
+            if (run := self._runs.get(str(execution.record.id))) is not None:
+                run.spend(time.monotonic() - began)
+                self._note_stop(run, assignment, execution)
+                run.add(-1)
+
+    def _note_stop(self, run: TaskRun, assignment: SweepAssignment, execution: Execution) -> None:
+        """Note that an execution did not come to its end because its sweep or its worker was stopped."""
+        stop = assignment.stop
+        if stop.requested and execution.status in ("running", "pending", "cancelled"):
+            run.given_up = run.given_up or stop.reason or STOPPED
+            run.is_cancelled = run.is_cancelled or stop.decided not in (None, "pending", "running", "paused")
+
+    def _count(self, execution: Execution, count: int) -> None:
+        """Count executions of a task that came to wait here, or were released."""
+        if (run := self._runs.get(str(execution.record.id))) is not None:
+            run.add(count)
 
     def lend(self, assignment: SweepAssignment, execution: Execution, job: Job[NodeRun]) -> None:
         """Run a job on a free slot; if there is none, leave it to the slot that shares it."""
@@ -220,57 +279,11 @@ class WorkerSession:
             self.end(broken=True)
         finally:
             self._slots.give(number)
-        if occupied:
-            self.wake_slot()
-
-    def wake_slot(self) -> None:
-        """Wake up a slot, here or elsewhere, for work that waits for one."""
-        if self._waiting:
+        if occupied and self._waiting:
             self._wake()
-        else:
-            with suppress(StoreError):  # the scheduler sends notifications, too
-                self.notifier.notify(queue.pending_notifications(self.database, 1))
 
     def _slot(self, number: int) -> Slot:
         return Slot(self.runner.id, number, self.queues)
-
-    def _claim(self, number: int, wanted: str | None) -> Work | None:
-        if self.stopping is not None:
-            return None
-        refused = self._refusals.current()
-        free = self._asking + len(self._slots)
-        began = time.monotonic()
-        slot = self._slot(number)
-        with CLAIMS.timed() as claim:
-            rows = queue.claim_for(self.database, slot, LEASE_S, wanted=wanted, refused=refused, free=free)
-            claim.execution = rows[0].id if rows else None
-        if not rows:
-            self._works_on.pop(number, None)
-            self._nothing_at = began if rows is None else self._nothing_at
-            return None
-        self._works_on[number] = rows[0].sweep_id
-        point("claim.committed")
-        sweep_id, apart = rows[0].sweep_id, any(row.losses for row in rows)
-        assignment = None
-        try:
-            assignment = self._use_assignment(sweep_id, rows, apart=apart)
-            loaded = load_executions(self.database, sweep_id, rows)
-        except WTBError as error:
-            if assignment is not None:
-                assignment.use(-len(rows))
-            queue.release_claimed(self.database, rows, str(error))
-            if isinstance(error, DamagedError):
-                why = f"{error}; `wtb resume` computes it again"
-                leases.pause(self.database, sweep_id, why, by="worker")
-            else:
-                self._refusals.refuse(sweep_id, error)
-            return self._claim(number, None)
-        for row in rows:
-            assignment.journal.adopt_claim(row.id, row.token)
-        self._waiting.add(assignment, loaded[1:])
-        if loaded[1:]:
-            self._wake()
-        return assignment, loaded[0]
 
     def _use_assignment(
         self, sweep_id: str, rows: Sequence[ExecutionRow | Execution], *, apart: bool
@@ -302,15 +315,10 @@ class WorkerSession:
     def release_to_free_slots(self) -> None:
         """Release waiting executions for free slots elsewhere, oldest first: most of the tree is still below them."""
         with self._lock:
-            began = time.monotonic()
-            if not self._waiting or began < self._next_demand_at:
+            if not self._waiting or not self._demand_look.is_due():
                 return
-            self._next_demand_at = float("inf")
-        try:
+        with self._demand_look.timed():
             wanted = queue.demand(self.database, elsewhere_than=self.runner.id)
-        finally:
-            ended = time.monotonic()
-            self._next_demand_at = ended + max(DEMAND_INTERVAL_S, (ended - began) / DEMAND_TIME_SHARE)
         for name in self.queues:
             count = wanted[name].share if name in wanted else 0
             for work in self._waiting.remove_of_queue(name, count):
@@ -324,6 +332,9 @@ class WorkerSession:
                 assignment.runner.release(execution, reason)
         finally:
             assignment.use(-1)
+            if (run := self._runs.get(str(execution.record.id))) is not None:
+                self._note_stop(run, assignment, execution)
+                run.add(-1)
 
     # Polling and shutdown.
 
@@ -332,7 +343,7 @@ class WorkerSession:
         with self._polling:
             if not self.ended:
                 self._poll_sweeps()
-                self._scorings.look()
+                self.scorings.look()
         self.release_to_free_slots()  # also while all slots of this process are busy, with what may take hours
         if time.monotonic() > self._kill_nodes_at:
             self.end_nodes()
@@ -345,7 +356,9 @@ class WorkerSession:
         self._refusals.forget(known)
         begun = [deferred.begin_deferred(self.database, id) for id in deferred.open_with_deferred(self.database)]
         if self._refusals.check_disk_space() or any(begun):
-            self.notifier.notify(queue.pending_notifications(self.database))
+            self.publish()
+        if self._refusals.record():
+            self.publish()
         for assignment in assignments:
             status, reason = known.get(assignment.sweep_id, ("deleted", None))
             if status not in ("pending", "running"):
@@ -375,6 +388,7 @@ class WorkerSession:
                 assignment.runner.release_to_user(execution)
             finally:
                 assignment.use(-1)
+                self._count(execution, -1)
 
     def _apply_decision(self, assignment: SweepAssignment, status: str, reason: str | None) -> None:
         if not assignment.stop.requested:
@@ -396,7 +410,7 @@ class WorkerSession:
         if self.stopping is not None:
             return
         self.stopping = reason
-        self._scorings.stop(reason)
+        self.scorings.stop(reason)
         with self._lock:
             assignments = list(self._assignments)
         for assignment in assignments:

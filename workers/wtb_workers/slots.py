@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from wtb.execution.execution import Execution
@@ -23,18 +25,48 @@ class Worker:
     queues: tuple[str, ...]
 
 
+class Pace:
+    """How often a query may be made: its share of the time is bounded. Not for threads, but for `timed`."""
+
+    _INTERVAL_S = 0.01  # at least, between two
+    _TIME_SHARE = 0.1  # of the time, at most
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+
+    def is_due(self) -> bool:
+        """Return whether it is time; the next one then waits until `timed` has ended."""
+        if time.monotonic() < self._next_at:
+            return False
+        self._next_at = float("inf")
+        return True
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Make the query."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            ended = time.monotonic()
+            self._next_at = ended + max(self._INTERVAL_S, (ended - began) / self._TIME_SHARE)
+
+
 class Slots:
     """The numbers of a process's free slots."""
 
     def __init__(self, count: int) -> None:
         self._free = list(range(count))
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
 
     def __len__(self) -> int:
         return len(self._free)
 
-    def take(self) -> int | None:
-        return next(iter(self.take_many(1)), None)
+    def take(self, patience_s: float = 0.0) -> int | None:
+        """Take a free one; None if there is none within some seconds."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._free, patience_s)
+            return self._free.pop() if self._free else None
 
     def take_many(self, limit: int) -> list[int]:
         """Take as many as are free, at most `limit`."""
@@ -44,6 +76,7 @@ class Slots:
     def give(self, number: int) -> None:
         with self._lock:
             self._free.append(number)
+            self._lock.notify()
 
 
 class WaitingWork:
@@ -61,10 +94,19 @@ class WaitingWork:
         with self._lock:
             self._work.extend((assignment, execution) for execution in reversed(executions))
 
-    def pop(self) -> Work | None:
-        """Take what was added last: depth first, so that few branches of a tree are open at a time."""
+    def pop(self, task_id: str | None) -> Work | None:
+        """Take what was added last of a task: depth first, so that few branches of a tree are open at a time."""
         with self._lock:
-            return self._work.pop() if self._work else None
+            for place in range(len(self._work) - 1, -1, -1):
+                if self._work[place][1].record.id == task_id:
+                    work = self._work[place]
+                    del self._work[place]
+                    return work
+            return None
+
+    def pop_oldest_of(self, assignment: SweepAssignment) -> Work | None:
+        """Take what was added first of an assignment."""
+        return next(iter(self.remove(lambda work: work[0] is assignment, 1)), None)
 
     def pop_oldest(self, limit: int) -> list[Work]:
         """Take what was added first, at most `limit` of one assignment: most of a tree is still below it."""

@@ -19,9 +19,14 @@ _EXPECTED = "expected redis://:PASSWORD@HOST:6379/0, as the broker or in WTB_BRO
 UNNAMED = "no broker is named: set WTB_BROKER_URL to that of a Redis, or start a stack here with `wtb up`"
 
 
-def queue_key(queue: str | None) -> str:
-    """The list in the broker that holds the messages of a queue; the default one has no name of its own."""
-    return f"{PREFIX}.{queue}" if queue else PREFIX
+def queue_key(queue: str | None, cluster: str) -> str:
+    """Return the list in the broker that holds the messages of a queue; the default one has no name of its own.
+
+    Args:
+        queue: As a node or `wtb worker --queues` names it.
+        cluster: The short id of the database, so that two on one broker do not consume each other's tasks.
+    """
+    return f"{PREFIX}.{cluster}.{queue}" if queue else f"{PREFIX}.{cluster}"
 
 
 def _problem(url: str) -> str | None:
@@ -78,13 +83,13 @@ class Broker:
             self._client.ping()
             return (time.perf_counter() - began) * 1000
 
-    def depths(self, queues: Iterable[str]) -> dict[str, int]:
-        """How many messages wait, by queue. Raises BrokerError."""
+    def depths(self, queues: Iterable[str], cluster: str) -> dict[str, int]:
+        """Return how many messages wait, by queue of a cluster. Raises BrokerError."""
         names = list(queues)
         with self._asked():
             pipe = self._client.pipeline(transaction=False)
             for name in names:
-                pipe.llen(queue_key(name))
+                pipe.llen(queue_key(name, cluster))
             return dict(zip(names, map(int, pipe.execute()), strict=True))
 
     def close(self) -> None:

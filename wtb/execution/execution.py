@@ -13,6 +13,7 @@ from wtb.core.questions import Dialogue
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.values import Value, Values
 from wtb.execution.engine.protocol import Result
+from wtb.execution.task_record import TaskRecord
 from wtb.store.rows.executions import AskedRow, NodeRunRow
 
 NodeRunKey = tuple[str, str]  # the key of a task, and a variant
@@ -88,8 +89,9 @@ class Execution:
     ahead: node runs of its next step that were begun together with others, and how to end each.
     suspect: whether it was lost with its worker, and no node of it has ended since.
     passed: the checkpoint at which breakpoints no longer apply.
-    status, children: how it ended, once it has.
-    failures: in words, and line: ids; of this execution and of those that went on in its place.
+    status: how it ended, once it has.
+    line: ids of this execution and of those that went on in its place.
+    record: of the task that it is a part of; what forks off it is, too.
     """
 
     id: str
@@ -110,13 +112,12 @@ class Execution:
     passed: str | None = None
     ahead: dict[NodeRunKey, Callable[[], NodeRun]] = field(default_factory=dict)
     status: str = "running"
-    children: int = 0
-    failures: list[str] = field(default_factory=list)
     line: list[str] = field(default_factory=list)
+    record: TaskRecord = field(default_factory=TaskRecord)
 
     def child(self, id: str, combinations: Sequence[int]) -> Execution:
         """A fork of this execution with some of its cells: the same head, the same values."""
-        new: dict[str, Any] = {"id": id, "token": 1, "status": "running", "children": 0, "line": [], "ahead": {}}
+        new: dict[str, Any] = {"id": id, "token": 1, "status": "running", "line": [], "ahead": {}}
         return replace(self, combinations=combinations, kills=0, asked=None, **new)
 
     @property

@@ -230,6 +230,7 @@ class RunningNode:
             recorder.commit(force=self.rules.durable)
         if failure is None:
             self.sweep.progress.add(node_runs=1)
+            self.execution.record.count_node_run()
             self.limits.providers.served[self.task.node, recorder.plan.variant] += 1
         elif not skipped:
             approvals = self.sweep.holds.approvals

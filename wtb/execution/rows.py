@@ -159,6 +159,7 @@ def born(ids: SweepIds, parent: Execution, child: Execution) -> NewExecution:
         "lease_until": None,
         "kills": child.kills,
         "queue": child.queue,
+        "task_id": child.record.id,
         "choices": child.choices,
         "edited": child.edited,
         "asked": None,

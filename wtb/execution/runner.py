@@ -32,6 +32,7 @@ from wtb.execution.journal import Journal, Lost
 from wtb.execution.node_run import NodeRuns
 from wtb.execution.rows import Happened
 from wtb.execution.state import RunningSweep
+from wtb.execution.task_record import named
 from wtb.execution.together import Together, Wanted, run_forked
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.growth.extension import STOPPED
@@ -181,6 +182,8 @@ class Runner:
             self._finish(execution, "cancelled", "cancelled", data)
             return
         execution.status = hold.status
+        if hold.status == "waiting":
+            execution.record.count_waiting()
         self._record(
             execution,
             [Happened(f"execution.{hold.status}", data)],
@@ -205,7 +208,7 @@ class Runner:
     def _fork(self, parent: Execution, nodes: Sequence[str], grouped: Sequence[Sequence[int]]) -> list[Execution]:
         """Create one child per group of cells, each at the parent's head. Values are shared, not copied."""
         children = [parent.child(new_id(), cells) for cells in grouped]
-        parent.status, parent.children = "forked", len(children)
+        parent.status = "forked"
         self._record(
             parent,
             [Happened("execution.forked", {"children": len(children), "by": [*nodes]})],
@@ -337,8 +340,8 @@ class Runner:
         if self.sweep.combinations.has_stopped(execution):
             self._drop_stopped(execution)
         execution.status = status
-        if failure is not None:
-            execution.failures.append(f"{execution.id} ({execution.case.id}): {failure}")
+        name = named(execution.case.id, self.sweep.combinations.agreed(execution)) if failure is not None else ""
+        execution.record.count_outcome(cells, len(execution.combinations), failure, name)
         cell = {"case": execution.case.id, "repeat": execution.repeat, **data}
         count = len(execution.combinations)
         said = count if count and status == "completed" else None

@@ -21,7 +21,6 @@ from wtb.execution.runtime.disk_space import NoRoom, Room
 from wtb.execution.runtime.node_limits import Permits
 from wtb.planning.binding import Bound
 from wtb.store.database import Database
-from wtb.store.runs.queue import Notification
 
 
 def ended_cells(counts: Mapping[str, int]) -> dict[str, int]:
@@ -140,14 +139,14 @@ class Combinations:
         chosen = [(node, choices[node]) for node in nodes if node in choices]
         return [f"{node}={name}" for node, name in chosen if node in known and name not in known[node].variants]
 
-    def describe(self, execution: Execution) -> Notification:
-        """Describe an execution for people: its sweep, its case, and the variants that all its cells choose."""
-        chosen = [
-            {node: self._columns[node][number] for node in self._varied} for number in execution.combinations[:1000]
-        ]
+    def agreed(self, execution: Execution) -> Mapping[str, str]:
+        """Return the variants that all cells of an execution choose, by node."""
         if execution.choices is not None:
-            chosen = [dict(execution.choices)]
-        return Notification(execution.id, execution.queue, self._bound.spec.sweep, execution.case.id, agreed(chosen))
+            return execution.choices
+        numbers = execution.combinations[:1000]
+        if not numbers:
+            return {}
+        return agreed([{node: self._columns[node][number] for node in self._varied} for number in numbers])
 
 
 @dataclass(frozen=True)

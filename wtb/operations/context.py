@@ -1,4 +1,4 @@
-"""What every operation is given: the database it acts on, who acts, and how workers are notified."""
+"""What every operation is given: the database it acts on, who acts, and how work is published."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wtb.planning.publishing import Code
     from wtb.store.rows.publications import PublicationRow
 
-NOTIFIERS = "wtb.notifiers"  # entry points: URL of a broker, or None -> Notifier
+PUBLISHERS = "wtb.publishers"  # entry points: URL of a broker, or None -> Publisher
 
 REPORT_EVERY_S = 2.0  # of progress, for people
 
@@ -44,8 +44,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Notifier(Protocol):
-    """Notifies free workers of work that the database holds for them."""
+class Publisher(Protocol):
+    """Publishes work that the database holds as tasks of workers."""
 
     url: str | None
 
@@ -53,10 +53,13 @@ class Notifier(Protocol):
         """Check the configuration, before work starts. Raises InputError."""
 
     def problem(self) -> str | None:
-        """Return why no notification can be sent; None if one can."""
+        """Return why no message can be sent; None if one can."""
 
-    def notify_pending(self, database: Database) -> str | None:
-        """Notify workers of pending executions. Returns why that was not possible, else None; no work is lost."""
+    def publish_pending(self, database: Database) -> str | None:
+        """Publish pending executions as tasks. Returns why that was not possible, else None; no work is lost."""
+
+    def revoke(self, task_ids: Sequence[str]) -> str | None:
+        """Have workers drop the messages of tasks. Returns why that was not possible, else None."""
 
     def close(self) -> None:
         """End what it has started."""
@@ -112,11 +115,11 @@ def throttled(report: Callable[[str], None], seconds: float = REPORT_EVERY_S) ->
     return pass_on
 
 
-def _new_notifier(broker: str | None) -> Notifier:
-    for entry in entry_points(group=NOTIFIERS, name="celery"):  # several where WTB is installed more than once
-        notifier: Notifier = entry.load()(broker)
-        return notifier
-    raise InputError("the part of WTB that notifies workers is not installed: install it again")
+def _new_publisher(broker: str | None) -> Publisher:
+    for entry in entry_points(group=PUBLISHERS, name="celery"):  # several where WTB is installed more than once
+        publisher: Publisher = entry.load()(broker)
+        return publisher
+    raise InputError("the part of WTB that sends tasks to workers is not installed: install it again")
 
 
 class Backend(Protocol):
@@ -178,7 +181,7 @@ class Context:
     origin: Origin = PYTHON
     imports: bool = True
     local: LocalRuns | None = None
-    _notifiers: list[Notifier] = field(default_factory=list, init=False, repr=False, compare=False)  # one at most
+    _publishers: list[Publisher] = field(default_factory=list, init=False, repr=False, compare=False)  # one at most
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     @cached_property
@@ -187,12 +190,12 @@ class Context:
         return workspaces_of(self.database, self.files)
 
     @property
-    def notifier(self) -> Notifier:
+    def publisher(self) -> Publisher:
         """What notifies workers. Its first use begins to import Celery, in a thread of its own."""
         with self._lock:
-            if not self._notifiers:
-                self._notifiers.append(_new_notifier(self.broker))
-            return self._notifiers[0]
+            if not self._publishers:
+                self._publishers.append(_new_publisher(self.broker))
+            return self._publishers[0]
 
     @property
     def code(self) -> Code:
@@ -284,8 +287,8 @@ class Context:
     def close(self) -> None:
         """End what notifies workers, and close the connections to the database."""
         with self._lock:
-            while self._notifiers:
-                self._notifiers.pop().close()
+            while self._publishers:
+                self._publishers.pop().close()
         self.database.close()
 
     def session_name(self, given: str | None = None) -> str:

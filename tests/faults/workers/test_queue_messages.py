@@ -1,4 +1,4 @@
-"""Messages that come twice, late, in any order, or of nothing at all: they only wake up workers."""
+"""Messages that come twice, late, in any order, or of nothing at all: they change nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from tests.support.cluster import Cluster
 from tests.support.invariants import CELLS, GATED, expected_trails, noted, trail_is_complete, write_trail
 from tests.support.project import Project
 from wtb.core.ids import new_id
-from wtb.store.runs.queue import Notification
-from wtb_workers.broker_notifier import BrokerNotifier
 
 ONE_NODE = (
     GATED
@@ -55,12 +53,12 @@ def test_messages_that_come_three_times_in_any_order_and_of_what_is_long_over_ch
     cluster.wait_ready()
     first = cluster.submit()
     cluster.wait_completed(first)
-    over = cluster.executions()
+    over = cluster.tasks()
 
     second = cluster.submit()
 
     def flood() -> bool:
-        messages = 3 * [*over, *cluster.executions(), *(new_id() for _ in range(5))]
+        messages = 3 * [*over, *cluster.tasks(), *(new_id() for _ in range(5))]
         dice.shuffle(messages)
         cluster.send(*messages)
         return cluster.sweeps()[second] == "completed"
@@ -90,7 +88,7 @@ TASK = {
     "headers": {"task": "wtb.execute", "id": "one", "lang": "py"},
     "properties": {
         "delivery_tag": "tag",
-        "delivery_info": {"exchange": "", "routing_key": "wtb"},
+        "delivery_info": {"exchange": "", "routing_key": "wtb.00000000"},
         "body_encoding": "base64",
     },
 }
@@ -126,7 +124,7 @@ GARBAGE = [
 def test_what_is_no_message_of_wtb_is_dropped_and_logged_and_the_worker_goes_on(cluster: Cluster) -> None:
     write_trail(cluster.project, 1)
     worker = cluster.start_worker(concurrency=2)
-    cluster.redis().lpush("wtb", *GARBAGE)
+    cluster.redis().lpush(cluster.key(), *GARBAGE)
     cluster.redis().publish("/0.celery.pidbox", "[]")
     cluster.until(lambda: cluster.messages() == 0, "the worker to read them")
     cluster.start_scheduler()
@@ -155,15 +153,8 @@ def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_doe
     before = cluster.query("SELECT * FROM executions"), cluster.query("SELECT * FROM node_runs")
 
     cluster.start_worker()
-    cluster.send(*3 * [execution])
+    cluster.send(*3 * cluster.tasks())
     cluster.until(lambda: cluster.messages() == 0, "the messages to be read")
     cluster.ends_well({"succeeded": 1})
     assert before == (cluster.query("SELECT * FROM executions"), cluster.query("SELECT * FROM node_runs"))
     assert cluster.project.log() == ["c0"]
-
-
-def test_one_notifier_sends_as_often_as_it_is_asked(cluster: Cluster) -> None:
-    notifier = BrokerNotifier(cluster.valkey.url)
-    row = Notification(new_id(), None, "s", "c", {})
-    assert [notifier.notify([row]) for _ in range(3)] == [None] * 3
-    assert cluster.messages() == 3

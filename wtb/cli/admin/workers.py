@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,13 +21,15 @@ from wtb.core.errors import BrokerAway, InputError, StoreAway
 from wtb.core.units import MOST_SLOTS
 from wtb.store import database as databases
 from wtb.store.runs import maintenance
-from wtb_workers import broker_notifier
+from wtb.store.runs.publishing import cluster_of
+from wtb_workers import broker_publisher
 
 if TYPE_CHECKING:
     from celery import Celery
 
     from wtb.hosting.telemetry.exporter import Place
     from wtb.store.database import Database
+    from wtb.store.runs.publishing import Task
 
 
 Metrics = Annotated[
@@ -71,7 +73,7 @@ def worker(
     if standby and name is None:
         raise InputError("--standby without --name; expected the name that both workers have", argument="standby")
     log_as_json("worker")
-    app = broker_notifier.application(broker)
+    app = broker_publisher.application(broker)
     from wtb_workers.app import queue_names
 
     names, place = queue_names(queues), _place(metrics)
@@ -83,6 +85,7 @@ def worker(
     from wtb_workers.slots import Worker
 
     wait_for(database.prepare, lambda: reach(app.conf.broker_url))
+    cluster = cluster_of(database)
     database.close()
     slots = concurrency or os.cpu_count() or 1
     host = f"{name or f'wtb-{os.getpid()}'}@{socket.gethostname()}"
@@ -93,7 +96,7 @@ def worker(
         if place is not None:
             _serve_metrics(place, postgres(db))
         say(f"worker {host}: {slots} slots, queues {queues}; database {database.shown_url}")
-        raise typer.Exit(serve(app, instance))
+        raise typer.Exit(serve(app, instance, cluster))
 
 
 def scheduler(
@@ -107,15 +110,15 @@ def scheduler(
 ) -> None:
     """Run the scheduler: recover lost work, and start schedules.
 
-    Every few seconds it reclaims executions of dead workers, ends sweeps, runs schedules, and notifies workers of
-    pending work. Run at least one; several may run at once. Once an hour it also removes what the retention policy
+    Every few seconds it reclaims executions of dead workers, ends sweeps, runs schedules, and publishes pending work
+    as tasks. Run at least one; several may run at once. Once an hour it also removes what the retention policy
     allows, as `wtb gc` does.
 
     See also: `wtb schedule run-due` starts schedules alone, from a line of crontab.
 
     Examples: wtb scheduler  |  wtb scheduler --once
     """
-    app = broker_notifier.application(broker)
+    app = broker_publisher.application(broker)
     if not once:
         log_as_json("scheduler")
         _run_scheduler(postgres(db), app, interval, _place(metrics))
@@ -124,11 +127,11 @@ def scheduler(
     from wtb.execution.runtime.alerts import Alerts
     from wtb.operations.schedules.children import Fires
     from wtb_scheduler.rounds import run_round
-    from wtb_workers.notifications import notify
+    from wtb_workers.task_messages import Delivery
 
     fires, alerts = Fires(database, say), Alerts(database)
     try:
-        put_json(run_round(database, lambda rows: notify(app, rows), fires, alerts))
+        put_json(run_round(database, Delivery(database, app), fires, alerts))
     finally:
         alerts.finish(ALERTS_S)
         fires.wait()
@@ -138,7 +141,7 @@ def _run_scheduler(database: Database, app: Celery, every: float | None, place: 
     from wtb.operations.telemetry import continuous
     from wtb.operations.telemetry.settings import read_telemetry
     from wtb_scheduler.loop import run_until
-    from wtb_workers.notifications import Notifier
+    from wtb_workers.task_messages import Delivery, TaskSender
 
     settings = read_telemetry()
 
@@ -157,8 +160,12 @@ def _run_scheduler(database: Database, app: Celery, every: float | None, place: 
         say(f"traces: to {settings.endpoint}")
         traces = continuous.TraceExports(database, settings, report)
     if wait_for(database.prepare, ending=ending):
-        notifier = Notifier(app, report)  # a broker that hangs does not hold up a round
-        run_until(ending, database, notifier.notify_if_idle, every, say, traces)
+        sender, delivery = TaskSender(app, report=report), Delivery(database, app)
+
+        def deliver(tasks: Sequence[Task], retried: Mapping[str, str]) -> None:
+            sender.submit(lambda app: delivery(tasks, retried))  # a broker that hangs does not hold up a round
+
+        run_until(ending, database, deliver, every, say, traces)
 
 
 def _place(metrics: str | None) -> Place | None:

@@ -365,10 +365,10 @@ class StackDocument(TypedDict):
 
 
 class RoundDocument(TypedDict):
-    """What one round of the scheduler did: executions taken back and set aside, sweeps, notifications."""
+    """What one round of the scheduler did: executions taken back and set aside, sweeps, tasks that were sent."""
 
     taken_back: int
     set_aside: int
     finished: int
     paused: int
-    notified: int
+    published: int

@@ -48,7 +48,7 @@ class AddedRowDocument(TypedDict):
     node_runs: int  # about how many, as many as the other row took
     queued: bool
     status: str  # of the sweep
-    problem: str | None  # why workers could not be notified
+    problem: str | None  # why workers could not be reached
 
 
 class CheckpointHeading(TypedDict):

@@ -145,7 +145,7 @@ class PlanDocument(TypedDict):
 
 
 class SubmittedDocument(TypedDict):
-    """A sweep that was given to workers, or goes on with them; how many there are, and whether they were notified."""
+    """A sweep that was given to workers, or goes on with them; how many there are, and whether they were reached."""
 
     sweep: str
     name: str
@@ -155,7 +155,7 @@ class SubmittedDocument(TypedDict):
 
 
 class SubmissionDocument(SubmittedDocument):
-    """The same as HTTP has it. problem: why workers could not be notified; null if they were."""
+    """The same as HTTP has it. problem: why workers could not be reached; null if they were."""
 
     problem: str | None
 
@@ -191,4 +191,4 @@ class ExtensionDocument(PlannedExtensionDocument):
     restarted: int  # cells of stopped combinations
     queued: bool
     status: str  # of the sweep
-    problem: str | None  # why workers could not be notified
+    problem: str | None  # why workers could not be reached

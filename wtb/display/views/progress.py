@@ -20,6 +20,7 @@ from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries, tallies
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import workers
+from wtb.store.runs.publishing import cluster_of
 from wtb.store.runs.queue import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class Standing:
         if self._broker is not None:
             broker = {"url": self._broker.url, "reached": True, "problem": None}
             try:
-                depths = self._broker.depths(names)
+                depths = self._broker.depths(names, cluster_of(self._database))
             except BrokerError as error:
                 broker |= {"reached": False, "problem": str(error)}
         queues: list[WatchedQueue] = [

@@ -85,9 +85,7 @@ def _scheduler(database: Database, pending: dict[str, int]) -> CheckDocument:
     if overdue:
         text = f"{plural(len(overdue), 'execution')} wait for longer than {patience:g} s although slots are free"
         return check("scheduler", text, fix, ok=False)
-    return check(
-        "scheduler", "nothing waits for it" if not pending else "workers are notified of pending executions", ok=True
-    )
+    return check("scheduler", "nothing waits for it" if not pending else "pending executions are published", ok=True)
 
 
 def _overdue(database: Database, patience: float) -> set[str]:

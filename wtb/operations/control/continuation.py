@@ -27,7 +27,7 @@ class RunBy(StrEnum):
 
     Attributes:
         here: This process. After an answer: it may, since no other process runs the single execution.
-        workers: Workers, which have been notified.
+        workers: Workers, which have its tasks.
         another_process: The process that runs the sweep.
         nobody: Nobody, until the sweep or the execution is resumed.
     """
@@ -46,7 +46,7 @@ class Continuation:
         sweep: Its id.
         executions: Their ids.
         run_by: Who runs them.
-        problem: Why workers could not be notified; they find the executions later.
+        problem: Why workers could not be reached; they find the executions later.
     """
 
     sweep: str
@@ -56,7 +56,7 @@ class Continuation:
 
 
 def continue_sweeps(context: Context, woken: Mapping[str, Sequence[str]]) -> tuple[Continuation, ...]:
-    """Find who continues with executions, and notify workers of theirs.
+    """Find who continues with executions, and publish what workers continue with.
 
     Args:
         context: Where.
@@ -64,7 +64,7 @@ def continue_sweeps(context: Context, woken: Mapping[str, Sequence[str]]) -> tup
     """
     database = context.database
     by = {id: _run_by(context, queries.find_sweep(database, id)) for id, executions in woken.items() if executions}
-    problem = context.notifier.notify_pending(database) if RunBy.workers in by.values() else None
+    problem = context.publisher.publish_pending(database) if RunBy.workers in by.values() else None
     return tuple(
         Continuation(id, tuple(woken[id]), who, problem if who is RunBy.workers else None) for id, who in by.items()
     )

@@ -45,7 +45,7 @@ class Forked:
         status: Its status now; if it ran here, the one in which that ended.
         reason: Why it has that status.
         run_by: Who runs it.
-        problem: Why workers could not be notified; they find it later.
+        problem: Why workers could not be reached; they find it later.
     """
 
     execution: str
@@ -119,11 +119,11 @@ def fork(
 
 
 def _run(context: Context, sweep: SweepRow, execution_id: str, bound: Bound) -> tuple[RunBy, str | None]:
-    """Have whoever runs the sweep run a fork, or run it here. Returns who does, and why workers are not notified."""
+    """Have whoever runs the sweep run a fork, or run it here. Returns who does, and why no task was sent."""
     if sweep.queued:
         if let_workers_go_on(context.database, sweep.id, by=context.by) == "paused":
             return RunBy.nobody, None
-        return RunBy.workers, context.notifier.notify_pending(context.database)
+        return RunBy.workers, context.publisher.publish_pending(context.database)
     if is_being_run(context.database, sweep):
         return RunBy.another_process, None
     if context.local is not None:

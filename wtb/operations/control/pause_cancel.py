@@ -21,6 +21,7 @@ from wtb.store.read.references import ExecutionTarget, TargetKind, find_target
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
+from wtb.store.runs.publishing import published_ids
 from wtb.store.runs.retry import AGAIN
 from wtb.store.runs.retry import retry as retry_cells
 
@@ -232,8 +233,12 @@ def cancel(context: Context, ref: str, *, reason: Reason | None = None) -> Cance
     found = preview_cancel(context, ref)
     if found.already is not None:
         return found
-    end = sweeps.cancel if found.kind == "sweep" else store.cancel
+    is_sweep = found.kind == "sweep"
+    tasks = published_ids(context.database, found.id) if is_sweep else []
+    end = sweeps.cancel if is_sweep else store.cancel
     cells = end(context.database, found.id, reason=context.because(reason), by=context.by)
+    if tasks:
+        context.publisher.revoke(tasks)  # so that their messages are dropped; without, they have no effect either
     return replace(found, cells=cells)
 
 

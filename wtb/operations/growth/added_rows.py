@@ -57,7 +57,7 @@ class AddedRow:
         node_runs: How many node runs are expected: as many as the other row took from there on.
         queued: Whether workers run them.
         status: Of the sweep now.
-        problem: Why workers could not be notified; None if they were, or none are needed.
+        problem: Why workers could not be reached; None if they were, or none are needed.
         ended: How the run ended, if they ran here.
     """
 
@@ -171,11 +171,11 @@ def add_row(
             f"{sweep.id}` runs what is open of it, `wtb retry {sweep.id}` what failed"
         )
     if sweep.queued:
-        context.notifier.check()
+        context.publisher.check()
     else:
         take_over(database, sweep.id)
     begun = insert_extension(database, sweep, new)
-    problem = context.notifier.notify_pending(database) if sweep.queued else None
+    problem = context.publisher.publish_pending(database) if sweep.queued else None
     ended = _run_here(context, sweep.id, code, progress) if run and not sweep.queued else None
     return AddedRow(
         sweep=sweep.id,

@@ -52,7 +52,7 @@ class Extended(PlannedExtension):
         restarted: How many cells of stopped combinations run again.
         queued: Whether workers run them.
         status: Of the sweep now.
-        problem: Why workers could not be notified; None if they were, or none are needed.
+        problem: Why workers could not be reached; None if they were, or none are needed.
         ended: How the run ended, if they ran here.
     """
 
@@ -189,7 +189,7 @@ def extend(
             argument="new_name",
         )
     if sweep.queued:
-        context.notifier.check()
+        context.publisher.check()
     else:
         take_over(database, sweep.id)
     begun, restarted = Begun(), 0
@@ -201,7 +201,7 @@ def extend(
     else:
         restarted = restart_combinations(database, sweep, numbers, context.by) if numbers else 0
         begun = begun if new is None else insert_extension(database, draft.sweep, new)
-    problem = context.notifier.notify_pending(database) if sweep.queued else None
+    problem = context.publisher.publish_pending(database) if sweep.queued else None
     ended = None
     if run and not sweep.queued and leases.unfinished(database, sweep.id):  # also what was added before and was lost
         bound = code(stored_spec(queries.find_sweep(database, sweep.id)))

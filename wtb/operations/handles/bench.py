@@ -229,7 +229,7 @@ class Bench(Administration, Published, Schedules):
             max_cells: How many cells it may have, in place of the cap.
 
         Returns:
-            The sweep. If workers could not be notified, that is logged; they find it later.
+            The sweep. If workers could not be reached, that is logged; they find it later.
         """
         prepared = self._prepared(sweep, Only(limit, case, choices or {}, final, sample), max_cells)
         return self._handle(

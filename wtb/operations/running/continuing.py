@@ -63,7 +63,7 @@ class Continued:
         run_by: Who runs it; nobody if there was nothing to do.
         ended: How it ended, if it ran here.
         workers: How many workers there are, if they run it.
-        problem: Why workers could not be notified; it goes on when the broker is back.
+        problem: Why workers could not be reached; it goes on when the broker is back.
     """
 
     kind: TargetKind
@@ -183,7 +183,7 @@ def _resume_queued(going: _Going, target: SweepTarget, allow_code_change: bool) 
             f"workers run {target}, {claimed:,} executions just now: nothing to do; look on with: wtb watch {target.id}"
         )
         return _continued(context, target, RunBy.workers)
-    context.notifier.check()
+    context.publisher.check()
     _accept(going, allow_code_change)
     if going.limits:
         claimed = _let_workers_see(database, target.id)
@@ -193,7 +193,7 @@ def _resume_queued(going: _Going, target: SweepTarget, allow_code_change: bool) 
         requeue(database, target.id, going.bound)
     sweeps.go_on(database, target.id, by=context.by, limits=going.limits)
     context.report(f"{target} continues")
-    return _notified(context, target)
+    return _published(context, target)
 
 
 def _resume_execution(
@@ -266,7 +266,7 @@ def retry(
     queued = target.row.queued
     if queued:
         _check_released(context.database, target)
-        context.notifier.check()
+        context.publisher.check()
     else:
         take_over(context.database, target.id)
     statuses = ("failed",) if failed_only else AGAIN
@@ -279,7 +279,7 @@ def retry(
         requeue(context.database, target.id, going.bound)
         sweeps.go_on(context.database, target.id, by=context.by, limits=going.limits)
     context.report(f"{target}: {cells:,} cells again")
-    return _notified(context, target) if queued else _run_sweep(going)
+    return _published(context, target) if queued else _run_sweep(going)
 
 
 def _check_released(database: Database, target: Target) -> None:
@@ -389,9 +389,9 @@ def requeue(database: Database, sweep_id: str, bound: Bound) -> None:
     )
 
 
-def _notified(context: Context, target: Target) -> Continued:
-    """Notify workers of what is pending."""
-    problem = context.notifier.notify_pending(context.database)
+def _published(context: Context, target: Target) -> Continued:
+    """Publish what is pending."""
+    problem = context.publisher.publish_pending(context.database)
     return _continued(context, target, RunBy.workers, problem=problem)
 
 
@@ -401,7 +401,7 @@ def _leave_to_others(going: _Going, target: Target) -> Continued:
             going.context.local.start(going.sweep.id)
         return _continued(going.context, target, RunBy.another_process)
     requeue(going.database, going.sweep.id, going.bound)
-    return _notified(going.context, target)
+    return _published(going.context, target)
 
 
 def _let_workers_see(database: Database, sweep_id: str) -> int:

@@ -111,6 +111,7 @@ def score_published(
     check_workers(database, {queue}, anyway, "score", "scored")
     open_budgets(database, sweep, {}, limits_of_judging(limits))
     id = rescore.ask_to_score(database, sweep.id, asked, queue=queue, by=context.by)
+    context.publisher.publish_pending(database)
     return show_scoring(context, sweep.id, id)
 
 

@@ -14,7 +14,7 @@ from wtb.core.errors import BrokerError, InputError
 from wtb.core.texts import plural
 from wtb.display.views import progress
 from wtb.operations.auditing import audited, note
-from wtb.operations.context import Context, Notifier
+from wtb.operations.context import Context, Publisher
 from wtb.operations.policy.signing import signed
 from wtb.operations.running.local import CREATED, announcement
 from wtb.operations.running.preparing import check_threads
@@ -33,7 +33,7 @@ class Submitted:
         name: Its name.
         cells: How many cells it has.
         workers: How many workers take from its queues now.
-        problem: Why workers could not be notified; it starts when the broker is back. None if they were.
+        problem: Why workers could not be reached; it starts when the broker is back. None if they were.
         held: Whether it begins only when somebody resumes it.
         here: Whether this process runs it, and no worker.
     """
@@ -88,13 +88,13 @@ def submit(
     if context.local is not None:
         return _submit_here(context, prepared, breakpoints, until, create_only)
     check_shared(database)
-    notifier = context.notifier  # imports Celery meanwhile
+    publisher = context.publisher  # imports Celery meanwhile
     check_threads(database, spec)
     places = stops(prepared.bound.workflow, breakpoints, until)
     check_gates(database, spec)
     workers = check_workers(database, prepared.queues, anyway)
     check_files(database, context.workspaces)
-    _check_broker(notifier, anyway)
+    _check_broker(publisher, anyway)
     chosen = spec.run.priority if priority is None else priority
     mine = signed(context, prepared)
     held = CREATED if create_only else None
@@ -104,7 +104,7 @@ def submit(
         context.report(announcement(prepared, sweep_id))
         return Submitted(sweep_id, spec.sweep, prepared.cells, workers, held=True)
     context.report(announcement(prepared, sweep_id, f"; {plural(workers, 'worker')} to run it"))
-    return Submitted(sweep_id, spec.sweep, prepared.cells, workers, notifier.notify_pending(database))
+    return Submitted(sweep_id, spec.sweep, prepared.cells, workers, publisher.publish_pending(database))
 
 
 def _submit_here(
@@ -145,9 +145,9 @@ def check_workers(
     return progress.takers(queues, crew)
 
 
-def _check_broker(notifier: Notifier, anyway: bool) -> None:
+def _check_broker(publisher: Publisher, anyway: bool) -> None:
     """Wait until the broker answers, or will not. Raises BrokerError if none is named, InputError as `check`."""
-    notifier.check()
-    problem = notifier.problem()
-    if notifier.url is None and problem is not None and not anyway:
+    publisher.check()
+    problem = publisher.problem()
+    if publisher.url is None and problem is not None and not anyway:
         raise BrokerError(f"{problem}; nothing was submitted")

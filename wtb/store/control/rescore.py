@@ -6,7 +6,7 @@ worker died is claimed by another: scores that are written twice are the same, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -167,10 +167,26 @@ def find_scoring(database: Database, sweep_id: str, id: str) -> ScoringRow:
     return found
 
 
-def claimable_scorings(database: Database, queues: Collection[str]) -> list[ScoringRow]:
-    """Return what workers of some queues may score now, what was asked first first."""
-    query = sa.select(scorings).where(_is_claimable(), scorings.c.queue.in_(list(queues)))
-    return database.records(ScoringRow, query.order_by(scorings.c.asked_at, scorings.c.id).limit(CHUNK))
+def publish_scorings(connection: sa.Connection, again_s: float | None = None) -> list[tuple[str, str, str]]:
+    """Mark what workers may score as published, within a transaction.
+
+    Args:
+        connection: In a transaction that writes.
+        again_s: For what was published before: the seconds after which it should have been claimed.
+
+    Returns:
+        (id, queue, sweep) of each, what was asked first first.
+    """
+    due = scorings.c.published_at.is_(None) if again_s is None else scorings.c.published_at < now() - again_s
+    ids = sa.select(scorings.c.id).where(_is_claimable(), due).order_by(scorings.c.asked_at, scorings.c.id).limit(CHUNK)
+    published = scorings.update().where(scorings.c.id.in_(ids)).values(published_at=now())
+    rows = connection.execute(published.returning(scorings.c.id, scorings.c.queue, scorings.c.sweep_id))
+    return [(id, queue, sweep_id) for id, queue, sweep_id in rows]
+
+
+def scoring_of_task(database: Database, id: str) -> ScoringRow | None:
+    """Return what a task is to score; None if that is done, or another worker does it."""
+    return database.record(ScoringRow, sa.select(scorings).where(scorings.c.id == id, _is_claimable()))
 
 
 def claim_scoring(database: Database, row: ScoringRow, runner_id: str, lease_s: float) -> ScoringRow | None:
@@ -218,7 +234,7 @@ def count_scores(connection: sa.Connection, held: ScoringRow, written: int) -> N
 
 def release_scoring(database: Database, held: ScoringRow) -> None:
     """Let another worker have what this one claimed; nothing happens if the claim is lost."""
-    database.execute(_of_claim(held).values(_NOBODYS | {"status": "pending"}))
+    database.execute(_of_claim(held).values(_NOBODYS | {"status": "pending", "published_at": None}))
 
 
 def end_scoring(

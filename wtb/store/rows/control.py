@@ -46,6 +46,7 @@ class ScoringRow(Record):
     unjudged: int
     reason: str | None
     ended_at: float | None
+    published_at: float | None
 
 
 class InvocationRow(Record):

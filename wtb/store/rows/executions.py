@@ -51,6 +51,9 @@ class ExecutionRow(Record):
         asked: What a person wants of it while it runs: to, by, reason.
         deferred: Node -> its queue, of one that begins once others come to what differs.
         ended_transaction: Where the log has its end and those of its cells, up to `ended_event`.
+        task_id: The task of workers in which it was published, or that runs or ran it.
+        task_token: Its token when it was published; the publication is void once it has another one.
+        published_at: When the message of its task was last sent.
     """
 
     id: str
@@ -81,6 +84,9 @@ class ExecutionRow(Record):
     finished_at: float | None
     ended_transaction: int | None
     ended_event: int | None
+    task_id: str | None
+    task_token: int | None
+    published_at: float | None
 
 
 class OpenHead(ExecutionRow):
@@ -127,6 +133,7 @@ class LostExecution(Record):
     Attributes:
         owner_id: The runner.
         losses: How often its lease ran out in a node, this time included.
+        task_id: The task in which it ran.
     """
 
     id: str
@@ -137,6 +144,7 @@ class LostExecution(Record):
     case_number: int
     repeat: int
     combinations: list[int]
+    task_id: str | None
 
 
 class CheckpointRow(Record):

@@ -24,6 +24,7 @@ class SweepRow(Record):
         token: By which it was submitted; None for whoever has the database.
         spec: The sweep as it was submitted, and where from.
         fingerprints: Node -> variant -> code.
+        root_s: Seconds that a root with its tree took a slot lately; None until that was measured.
     """
 
     id: str
@@ -50,6 +51,7 @@ class SweepRow(Record):
     created_at: float
     started_at: float | None
     finished_at: float | None
+    root_s: float | None
     session: str
 
     @property
@@ -193,6 +195,7 @@ class RunnerRow(Record):
         session_id: Whose slots it took when it started; workers take those of the sweeps that they run.
         worker: The name of the worker that it is, and queues: those that it takes from.
         clock_s: How far its clock is ahead of the database's.
+        refused: Ids of sweeps whose code it rejects.
     """
 
     id: str
@@ -210,6 +213,7 @@ class RunnerRow(Record):
     queues: list[str | None] | None
     version: str | None
     clock_s: float | None
+    refused: list[str] | None
 
 
 class OwnerRow(RunnerRow):

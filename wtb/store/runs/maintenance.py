@@ -88,6 +88,7 @@ def reclaim(database: Database) -> list[LostExecution]:
             executions.c.case_number,
             executions.c.repeat,
             executions.c.combinations,
+            executions.c.task_id,
         )
     )
     with database.write() as connection:

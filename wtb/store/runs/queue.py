@@ -1,7 +1,8 @@
-"""The work queue: claims by slots of workers, fair between sweeps, and the demand of free slots.
+"""The work queue in the database: claims of published tasks by slots of workers, and the demand of free slots.
 
 A worker process is a runner; the table `working` has its busy slots. An execution belongs to the queue that its next
-node names, or to the default one, whose name in `runners.queues` is the empty string.
+node names, or to the default one, whose name in `runners.queues` is the empty string. Which executions make up a task,
+and when it is published, `wtb.store.runs.publishing` decides.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from wtb.core.tree.grouping import agreed
-from wtb.store.bulk import fetch_records
+from wtb.store.bulk import fetch_record
 from wtb.store.database import Database
 from wtb.store.limits.session_memory import memory_used
 from wtb.store.limits.sessions import Quota, locked_session
@@ -27,10 +28,9 @@ from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import claim_rows, explain, try_move
 from wtb.store.runs.slots import is_fresh, slot_holders
 from wtb.store.tables.schema import (
-    cases,
-    combinations,
     executions,
     is_pending,
+    is_published,
     is_running,
     now,
     runners,
@@ -40,8 +40,6 @@ from wtb.store.tables.schema import (
 )
 
 DEFAULT_QUEUE = ""
-MOST_AT_ONCE = 16  # executions claimed by one slot
-MOST_IN_TURN = 4  # the same while other sweeps wait for their turns
 COUNTED = 4096  # pending executions; larger numbers make no difference
 
 
@@ -55,86 +53,101 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    """An open sweep with the quota of its session."""
+class QueuedSweep:
+    """A sweep with the quota of its session. root_s: see `sweeps.root_s`."""
 
     id: str
     status: str
     session_id: str
     quota: Mapping[str, float] | None
+    priority: int
+    root_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """A pending execution that a slot could take."""
+class ClaimOutcome(Enum):
+    """What became of a claim of a task.
 
-    id: str
-    queue: str | None
-    sweep_id: str
-    case_number: int
-    combinations: list[int]
-    choices: Mapping[str, str] | None
-
-
-class Notification(NamedTuple):
-    """A pending execution that a free slot could take, with what the monitor of the queue shows of it.
-
-    sweep: its name. choices: the variants on which all its combinations agree. failed: why it failed, of one that did
-    so on a slot that no message woke.
+    GONE: somebody claimed it before, or it was published again as another one.
+    WITHDRAWN: its sweep does not run now, or a quota is used up; its executions wait to be published again.
+    REFUSED: the worker rejects the code of its sweep.
+    OUTRANKED: a task of higher priority waits on a queue of the slot.
     """
 
-    execution: str
-    queue: str | None
-    sweep: str
-    case: str
-    choices: Mapping[str, str]
-    failed: str | None = None
+    CLAIMED = "claimed"
+    GONE = "gone"
+    WITHDRAWN = "withdrawn"
+    REFUSED = "refused"
+    OUTRANKED = "outranked"
 
 
-def claim_for(
-    database: Database,
-    slot: Slot,
-    lease_s: float,
-    *,
-    wanted: str | None = None,
-    refused: Collection[str] = (),
-    free: int = 1,
-) -> list[ExecutionRow] | None:
-    """Claim executions of one sweep for a slot, which counts as busy from then on; if there are none, as free.
+@dataclass(frozen=True)
+class TaskClaim:
+    """The result of a claim. rows: the executions, those that have begun first."""
+
+    outcome: ClaimOutcome
+    rows: list[ExecutionRow] = field(default_factory=list)
+
+
+def claim_task(
+    database: Database, slot: Slot, task_id: str, lease_s: float, *, refused: Collection[str] = ()
+) -> TaskClaim:
+    """Claim the executions of a published task for a slot, which counts as busy from then on.
 
     Args:
         database: The database, which is PostgreSQL.
         slot: The slot.
-        lease_s: Seconds until others may claim them again, unless the lease is renewed.
-        wanted: The execution that a message named. If it is None, or not pending any more, the next executions of the
-            sweep whose turn it is are claimed: of the highest priority, and of those the one with the fewest busy
-            slots.
-        refused: Ids of sweeps to leave out.
-        free: How many slots of the process are free, this one included: the claim may be for all of them.
-
-    Returns:
-        The claimed executions, those that have begun first; none if what is pending is not for this slot now, for
-        example because of a quota; None if nothing is pending.
+        task_id: The id of the task.
+        lease_s: Seconds until others may claim the executions, unless the lease is renewed.
+        refused: Ids of sweeps whose code the worker rejects.
     """
+    # Slots that claim at the same time skip what another one is about to get: nobody waits, nothing is claimed twice.
+    theirs = sa.select(executions.c.id, executions.c.sweep_id).where(executions.c.task_id == task_id, is_published)
     with database.write() as connection:
-        turns = _turns(connection, slot, refused)
-        named = None if wanted is None else _sweep_of(connection, wanted)
-        tries = [(turn, executions.c.id == wanted) for turn in turns if turn.id == named]
-        tries += [(turn, executions.c.sweep_id == turn.id) for turn in turns]
-        for sweep, which in tries:
-            if _room(connection, sweep, [slot]) < 1:
-                continue
-            most = _share(connection, sweep, len(turns), free)
-            if rows := _claim(connection, slot, lease_s, which, most):
-                if rows[0].id == wanted and most > 1 and not rows[0].losses:
-                    whole = executions.c.sweep_id == sweep.id, executions.c.losses == 0
-                    rows += _claim(connection, slot, lease_s, sa.and_(*whole), most - 1)
-                if sweep.status == "pending":
-                    _start(connection, sweep.id)
-                _note(connection, {slot: rows[0].id}, sweep)
-                return sorted(rows, key=lambda row: (row.head_id is None, row.id))
-        connection.execute(_of([slot], working.delete()))
-        return [] if turns else None
+        rows = connection.execute(theirs.with_for_update(skip_locked=True)).all()
+        if not rows:
+            return TaskClaim(ClaimOutcome.GONE)
+        which = executions.c.id.in_([row.id for row in rows])
+        sweep = fetch_record(
+            connection, QueuedSweep, sweeps_of_queue().where(is_open(), sweeps.c.id == rows[0].sweep_id)
+        )
+        if sweep is None:
+            withdraw(connection, which)
+            return TaskClaim(ClaimOutcome.WITHDRAWN)
+        if sweep.id in refused:
+            return TaskClaim(ClaimOutcome.REFUSED)
+        if _is_outranked(connection, sweep, slot.queues, refused):
+            return TaskClaim(ClaimOutcome.OUTRANKED)
+        if room(connection, sweep, [slot]) < 1:
+            withdraw(connection, which)
+            return TaskClaim(ClaimOutcome.WITHDRAWN)
+        claimed = claim_rows(connection, which, slot.runner_id, lease_s)
+        if sweep.status == "pending":
+            _start(connection, sweep.id)
+        _note(connection, {slot: claimed[0].id}, sweep)
+        return TaskClaim(ClaimOutcome.CLAIMED, sorted(claimed, key=lambda row: (row.head_id is None, row.id)))
+
+
+def sweeps_of_queue() -> sa.Select[Any]:
+    """Return the query for sweeps, as `QueuedSweep`."""
+    return (
+        sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.session_id, sessions.c.quota)
+        .add_columns(sweeps.c.priority, sweeps.c.root_s)
+        .join(sessions, sessions.c.id == sweeps.c.session_id)
+    )
+
+
+def withdraw(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
+    """Make pending executions unpublished: their messages have no effect any more."""
+    connection.execute(executions.update().where(which, is_published).values(task_id=None, task_token=None))
+
+
+def _is_outranked(
+    connection: sa.Connection, sweep: QueuedSweep, queues: tuple[str, ...], refused: Collection[str]
+) -> bool:
+    """Whether a published task of a sweep of higher priority waits on one of these queues."""
+    above = sa.select(sweeps.c.id).where(is_open(), sweeps.c.priority > sweep.priority, sweeps.c.id.not_in(refused))
+    waits = sa.select(executions.c.id).where(executions.c.sweep_id.in_(above), is_published, is_of(queues))
+    return connection.execute(waits.limit(1)).first() is not None
 
 
 def _start(connection: sa.Connection, sweep_id: str) -> None:
@@ -142,10 +155,6 @@ def _start(connection: sa.Connection, sweep_id: str) -> None:
     status = sa.select(sweeps.c.status).where(sweeps.c.id == sweep_id).with_for_update()
     if connection.scalar(status) == "pending":
         try_move(connection, sweep_id, "running", by="worker")
-
-
-def _sweep_of(connection: sa.Connection, execution_id: str) -> str | None:
-    return connection.scalar(sa.select(executions.c.sweep_id).where(executions.c.id == execution_id))
 
 
 def _of(slots: Collection[Slot], statement: sa.Delete) -> sa.Delete:
@@ -168,7 +177,8 @@ def busy_slots() -> sa.ScalarSelect[int]:
     return sa.select(sa.func.count()).where(working.c.runner_id == runners.c.id).correlate(runners).scalar_subquery()
 
 
-def _mine(queues: Iterable[str]) -> sa.ColumnElement[bool]:
+def is_of(queues: Iterable[str]) -> sa.ColumnElement[bool]:
+    """Return the condition that an execution is of one of these queues."""
     return queue_of_row().in_(list(queues))
 
 
@@ -176,30 +186,8 @@ def is_open() -> sa.ColumnElement[bool]:
     return sa.and_(sweeps.c.queued, sweeps.c.status.in_(("pending", "running")))
 
 
-def _turns(connection: sa.Connection, slot: Slot, refused: Collection[str]) -> list[_Turn]:
-    """Open sweeps that have pending executions for a slot, in the order of their turns."""
-    return fetch_records(connection, _Turn, _query_of_turns(slot.queues, tuple(sorted(refused))))
-
-
-@lru_cache(maxsize=100)  # making it takes as long as executing it
-def _query_of_turns(queues: tuple[str, ...], refused: tuple[str, ...]) -> sa.Select[str, str, str, Any]:
-    pending = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweeps.c.id, is_pending, _mine(queues)).exists()
-    busy = (
-        sa.select(sa.func.count())
-        .select_from(working.join(runners, runners.c.id == working.c.runner_id))
-        .where(working.c.sweep_id == sweeps.c.id, is_fresh())
-        .scalar_subquery()
-    )
-    return (
-        sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.session_id, sessions.c.quota)
-        .join(sessions, sessions.c.id == sweeps.c.session_id)
-        .where(is_open(), sweeps.c.id.not_in(refused), pending)
-        .order_by(sweeps.c.priority.desc(), busy, sweeps.c.created_at, sweeps.c.id)
-    )
-
-
-def _room(connection: sa.Connection, sweep: _Turn, slots: Collection[Slot]) -> int:
-    """For how many of these slots of a runner the quotas of node runs and memory of the session leave room."""
+def room(connection: sa.Connection, sweep: QueuedSweep, slots: Collection[Slot]) -> int:
+    """Return for how many of these slots of a runner the quotas of node runs and memory of the session leave room."""
     quota = Quota.of(sweep.quota)
     if quota.memory is not None and sum(memory_used(connection, sweep.session_id).values()) > quota.memory:
         return 0
@@ -210,29 +198,7 @@ def _room(connection: sa.Connection, sweep: _Turn, slots: Collection[Slot]) -> i
     return len(slots) if most is None else max(0, min(len(slots), most - used))
 
 
-def _share(connection: sa.Connection, sweep: _Turn, turns: int, free: int) -> int:
-    """How many executions to claim at once: few enough that all slots get some, and every sweep its turn.
-
-    They are for `free` slots of one process, or for a single one where others wait for turns, or a quota is counted.
-    """
-    quota = Quota.of(sweep.quota)
-    if turns > 1 or quota.node_runs is not None or quota.memory is not None:
-        free = 1
-    slots, pending = connection.execute(_query_of_shares()).one()
-    slots, pending = max(1, int(slots)), int(pending)
-    each = max(1, min(MOST_IN_TURN if turns > 1 else MOST_AT_ONCE, pending // (2 * slots)))
-    return max(1, min(each * free, math.ceil(pending * free / slots)))
-
-
-@cache
-def _query_of_shares() -> sa.Select[int, int]:
-    """How many slots workers have, and how many executions are pending."""
-    counted = sa.select(sa.func.count()).select_from(_some_pending()).scalar_subquery()
-    has = sa.func.coalesce(sa.func.sum(runners.c.slots), 1)
-    return sa.select(has, counted).where(runners.c.worker.is_not(None), is_fresh())
-
-
-def _some_pending() -> sa.Subquery:
+def some_pending() -> sa.Subquery:
     """The queues of pending executions of open sweeps, up to a bound: beyond it their number makes no difference."""
     return (
         sa.select(queue_of_row().label("queue"))
@@ -243,36 +209,7 @@ def _some_pending() -> sa.Subquery:
     )
 
 
-def _claim(
-    connection: sa.Connection,
-    slot: Slot,
-    lease_s: float,
-    which: sa.ColumnElement[bool],
-    limit: int,
-) -> list[ExecutionRow]:
-    query = sa.select(executions.c.id, executions.c.losses).where(which, _mine(slot.queues))
-    # Slots that claim at the same time skip what another one is about to get: nobody waits, nothing is claimed twice.
-    pending = _firsts(connection, query.with_for_update(skip_locked=True), limit)
-    if not pending:
-        return []
-    # One that was lost before may be what kills its workers: no other is to be in the same hands.
-    sound = [row.id for row in pending if not row.losses]
-    which = executions.c.id.in_([pending[0].id] if pending[0].losses else sound)
-    return claim_rows(connection, which, slot.runner_id, lease_s)
-
-
-def _firsts(connection: sa.Connection, query: sa.Select[Any], limit: int) -> list[sa.Row[*tuple[Any, ...]]]:
-    """The pending executions to claim next: first those that have begun, so that reclaimed executions and forks do not
-    wait behind roots, and the oldest of each kind first.
-    """
-    query = query.where(is_pending).order_by(executions.c.id)
-    begun = list(connection.execute(query.where(executions.c.head_id.is_not(None)).limit(limit)))
-    if len(begun) == limit:
-        return begun
-    return begun + list(connection.execute(query.where(executions.c.head_id.is_(None)).limit(limit - len(begun))))
-
-
-def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: _Turn) -> None:
+def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: QueuedSweep) -> None:
     """Mark slots as busy. begun: the execution of each."""
     whose = {"session_id": sweep.session_id, "sweep_id": sweep.id}
     rows = [
@@ -300,14 +237,11 @@ def occupy(database: Database, begun: Mapping[Slot, str], sweep_id: str) -> list
     Returns:
         The slots that are busy now: all, or as many as the quota of the session leaves room for.
     """
-    query = (
-        sa.select(sweeps.c.id, sweeps.c.status, sweeps.c.session_id, sessions.c.quota)
-        .join(sessions, sessions.c.id == sweeps.c.session_id)
-        .where(sweeps.c.id == sweep_id)
-    )
     with database.write() as connection:
-        (sweep,) = fetch_records(connection, _Turn, query)
-        allowed = list(begun)[: _room(connection, sweep, begun.keys())]
+        sweep = fetch_record(connection, QueuedSweep, sweeps_of_queue().where(sweeps.c.id == sweep_id))
+        if sweep is None:
+            return []
+        allowed = list(begun)[: room(connection, sweep, begun.keys())]
         if allowed:
             _note(connection, {slot: begun[slot] for slot in allowed}, sweep)
         return allowed
@@ -362,55 +296,9 @@ def _demand(connection: sa.Connection, elsewhere_than: str | None = None) -> dic
 def _queries_of_demand() -> tuple[sa.Select[str, Any, int, int], sa.Select[str, int]]:
     """The slots of each worker, and the pending executions of each queue."""
     workers = sa.select(runners.c.id, runners.c.queues, runners.c.slots, busy_slots())
-    some = _some_pending()
+    some = some_pending()
     counted = sa.select(some.c.queue, sa.func.count()).group_by(some.c.queue)
     return workers.where(runners.c.worker.is_not(None), is_fresh()), counted
-
-
-def pending_notifications(database: Database, limit: int = COUNTED) -> list[Notification]:
-    """Pending executions that free slots could take now, at most `limit`, in the order of turns, with a description."""
-    with database.read() as connection:
-        rows: list[_Head] = []
-        for queue, demand in _demand(connection).items():
-            most = min(demand.free, demand.pending, limit - len(rows))
-            if most:
-                rows += _heads(connection, queue, most)
-    return _described(database, rows)
-
-
-def _heads(connection: sa.Connection, queue: str, limit: int) -> list[_Head]:
-    turns = _turns(connection, Slot("", 0, (queue,)), ())
-    heads: list[_Head] = []
-    each = max(1, limit // max(1, len(turns)))
-    for place, turn in enumerate(turns):
-        most = limit - len(heads) if place == len(turns) - 1 else min(each, limit - len(heads))
-        query = (
-            sa.select(executions.c.id, executions.c.queue, executions.c.sweep_id, executions.c.case_number)
-            .add_columns(executions.c.combinations, executions.c.choices)
-            .where(executions.c.sweep_id == turn.id, _mine((queue,)))
-        )
-        heads += [_Head(*row) for row in _firsts(connection, query, most)]
-    return heads
-
-
-def _described(database: Database, rows: Sequence[_Head]) -> list[Notification]:
-    """Add what the monitor of the queue shows: names of sweep and case, and the choices."""
-    described = []
-    with database.read() as connection:
-        for row in rows:
-            name, case = connection.execute(
-                sa.select(sweeps.c.name, cases.c.id).where(
-                    sweeps.c.id == row.sweep_id,
-                    cases.c.sweep_id == sweeps.c.id,
-                    cases.c.number == row.case_number,
-                )
-            ).one()
-            query = sa.select(combinations.c.choices).where(
-                combinations.c.sweep_id == row.sweep_id, combinations.c.number.in_(row.combinations[:1000])
-            )
-            chosen = agreed(list(connection.scalars(query))) if row.choices is None else row.choices
-            described.append(Notification(row.id, row.queue, name, case, chosen))
-    return described
 
 
 def release_claimed(database: Database, rows: Sequence[ExecutionRow], reason: str) -> None:
@@ -422,6 +310,12 @@ def release_claimed(database: Database, rows: Sequence[ExecutionRow], reason: st
                 .where(executions.c.id == row.id, executions.c.token == row.token, is_running)
                 .values(status="pending", owner_id=None, lease_until=None, reason=reason)
             )
+
+
+def record_refused(database: Database, runner_id: str, sweep_ids: Collection[str]) -> None:
+    """Record the sweeps whose code a worker rejects now: no task of theirs is published that only it could run."""
+    refused = sorted(sweep_ids) or sa.null()
+    database.execute(runners.update().where(runners.c.id == runner_id).values(refused=refused))
 
 
 def refuse(database: Database, sweep: SweepRow, runner: WorkerIdentity, reason: str) -> None:

@@ -42,6 +42,7 @@ class NewExecution(TypedDict, total=False):
     lease_until: float | None
     kills: int
     queue: str | None
+    task_id: str | None
     choices: Mapping[str, str] | None
     edited: bool
     asked: AskedRow | None

@@ -135,6 +135,7 @@ scorings = sa.Table(
     sa.Column("unjudged", Count, nullable=False, server_default="0", comment="executions that judges may cost no more"),
     sa.Column("reason", sa.Text, comment="why some are left, or why it failed or was cancelled"),
     sa.Column("ended_at", Seconds),
+    sa.Column("published_at", Seconds, comment="when its task was last sent; null while it waits for that"),
     sa.CheckConstraint("status IN ('pending', 'running', 'succeeded', 'failed', 'cancelled')", name="status"),
     sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
     sa.CheckConstraint("(owner_id IS NULL) = (lease_until IS NULL)", name="lease"),

@@ -40,6 +40,9 @@ executions = sa.Table(
     sa.Column("finished_at", Seconds),
     sa.Column("ended_transaction", sa.BigInteger, comment="where the log has its end and those of its cells"),
     sa.Column("ended_event", sa.BigInteger, comment="the last of these; see wtb/store/log.py"),
+    sa.Column("task_id", Id, comment="the task of workers that it was published in, or that runs or ran it"),
+    sa.Column("task_token", sa.BigInteger, comment="its token when it was published; a claim makes another one"),
+    sa.Column("published_at", Seconds, comment="when the message of its task was last sent"),
     one_of("status", EXECUTION),
     sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
     sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
@@ -49,6 +52,7 @@ executions = sa.Table(
     sa.Index("ix_executions_owner_id", "owner_id"),
     sa.Index("ix_executions_parent_id", "parent_id"),
     sa.Index("ix_executions_lease_until", "lease_until", **where("status = 'running'")),
+    sa.Index("ix_executions_published", "task_id", **where("status = 'pending' AND task_token = token")),
     sa.Index("ix_executions_deferred", "sweep_id", **where("deferred IS NOT NULL")),
 )
 
@@ -56,6 +60,11 @@ executions = sa.Table(
 # may be, it cannot use an index of open executions only, and reads them all.
 is_pending: sa.ColumnElement[bool] = executions.c.status == sa.literal_column("'pending'")
 is_running: sa.ColumnElement[bool] = executions.c.status == sa.literal_column("'running'")
+# A publication is void once the execution is claimed or released: either gives it another token.
+is_published: sa.ColumnElement[bool] = sa.and_(is_pending, executions.c.task_token == executions.c.token)
+_is_new: sa.ColumnElement[bool] = executions.c.task_token.is_distinct_from(executions.c.token)
+is_unpublished: sa.ColumnElement[bool] = sa.and_(is_pending, _is_new)
+
 
 # Triggers that reject an execution that completes although its head has next nodes or a running node run: its cells
 # would succeed with the state from before their last node. No CHECK can read another table. The flush writes

@@ -57,6 +57,7 @@ runners = sa.Table(
     sa.Column("queues", Json, comment="names of the queues that it takes executions from"),
     sa.Column("version", sa.String(40)),
     sa.Column("clock_s", sa.Double, comment="how far its clock is ahead of the database's, at its last heartbeat"),
+    sa.Column("refused", Json, comment="ids of sweeps whose code it rejects; null if none"),
     sa.Index("ix_runners_session_id", "session_id"),
 )
 
@@ -96,6 +97,7 @@ sweeps = sa.Table(
     sa.Column("created_at", Seconds, nullable=False, server_default=now()),
     sa.Column("started_at", Seconds),
     sa.Column("finished_at", Seconds),
+    sa.Column("root_s", sa.Double, comment="seconds that a root with its tree took a slot lately; null until measured"),
     one_of("status", SWEEP),
     sa.Index("ix_sweeps_project", "project", "created_at", "id"),
     sa.Index("ix_sweeps_open", "status", "priority", **where("queued AND status IN ('pending', 'running')")),

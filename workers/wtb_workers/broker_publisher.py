@@ -1,11 +1,11 @@
-"""Notifications that operations send. A broker that is down never blocks what the database has accepted."""
+"""Publishing by operations. A broker that is down never blocks what the database has accepted."""
 
 from __future__ import annotations
 
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -13,19 +13,19 @@ from wtb.config import broker, distribution
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import InputError, StoreError, WTBError, one_line
 from wtb.store.files import system
-from wtb.store.runs import queue as store
+from wtb.store.runs.publishing import cluster_of, publish
 
 if TYPE_CHECKING:
     from celery import Celery
 
     from wtb.store.database import Database
 
-Rows = Sequence[store.Notification]
-_Request = tuple[Rows, queue.SimpleQueue[str | None]]
+_Send = Callable[["Celery"], str | None]
+_Request = tuple[_Send, queue.SimpleQueue[str | None]]
 
 ANSWER_S = 2.0
 RETRY_S = 1.0  # after which a broker that was out of reach is tried again
-CLOSED = "the notifier is closed"
+CLOSED = "the publisher is closed"
 SILENT = "the broker does not answer"
 
 
@@ -47,11 +47,11 @@ def application(url: str | None, *, answer_s: float | None = None) -> Celery:
     return make_app(broker_url(url)) if answer_s is None else make_app(broker_url(url), answer_s=answer_s)
 
 
-class BrokerNotifier:
+class BrokerPublisher:
     """Talks to the broker from a thread of its own, so that a broker that hangs does not block the caller.
 
     Create it early: importing Celery takes a second. Threads may share it. A broker that was out of reach is tried
-    again with the next notification.
+    again with the next message.
 
     Args:
         url: As `--broker` gives it; None for the one of the environment or of the stack.
@@ -69,7 +69,7 @@ class BrokerNotifier:
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # nothing is requested after it was closed
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="wtb-notifier", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="wtb-publisher", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
@@ -82,14 +82,38 @@ class BrokerNotifier:
             raise self._refusal
 
     def problem(self) -> str | None:
-        """Why no notification can be sent; None if one can."""
+        """Return why no message can be sent; None if one can."""
         self._loaded.wait()
         if self._refusal is not None:
             return str(self._refusal)
         return self._problem if self._answered.wait(2 * ANSWER_S) else SILENT
 
-    def notify(self, rows: Rows) -> str | None:
-        """Send a notification for each row. Returns why that was not possible, else None."""
+    def publish_pending(self, database: Database) -> str | None:
+        """Publish pending executions and send their tasks.
+
+        Returns why that was not possible, else None. No work is lost: workers and the scheduler publish, too.
+        """
+
+        def publish_and_send(app: Celery) -> str | None:
+            from wtb_workers.task_messages import send
+
+            try:
+                tasks, cluster = publish(database), cluster_of(database)
+            except StoreError as error:  # what was submitted is stored
+                return str(error)
+            send(app, cluster, tasks)
+            return None
+
+        return self._call(publish_and_send)
+
+    def revoke(self, task_ids: Sequence[str]) -> str | None:
+        """Tell workers to drop the messages of tasks. Returns why that was not possible, else None."""
+        if not task_ids:
+            return None
+        return self._call(lambda app: app.control.revoke(list(task_ids)))
+
+    def _call(self, send: _Send) -> str | None:
+        """Have the thread send something. Returns why that was not possible, else None."""
         self._loaded.wait()
         if self._refusal is not None:
             return str(self._refusal)
@@ -99,26 +123,19 @@ class BrokerNotifier:
         with self._lock:
             if self._closed:
                 return CLOSED
-            self._requests.put((rows, reply))
+            self._requests.put((send, reply))
         try:
             return reply.get(timeout=2 * ANSWER_S)
         except queue.Empty:
             return SILENT
 
     def close(self) -> None:
-        """End its thread, after what was requested; further notifications are not sent."""
+        """End its thread, after what was requested; nothing more is sent."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._requests.put(None)
         self._thread.join(2 * ANSWER_S)
-
-    def notify_pending(self, database: Database) -> str | None:
-        """Notify free slots of pending executions. Returns why that was not possible, else None; no work is lost."""
-        try:
-            return self.notify(store.pending_notifications(database))
-        except StoreError as error:  # what was submitted is stored; only the list of notifications could not be read
-            return str(error)
 
     def _work(self) -> None:
         try:
@@ -130,10 +147,10 @@ class BrokerNotifier:
             self._try(app)
             self._answered.set()
             while (request := self._requests.get()) is not None:
-                rows, reply = request
+                send, reply = request
                 if self._problem is not None and time.monotonic() - self._tried_at >= RETRY_S:
                     self._try(app)
-                reply.put(self._problem or (self._send(app, rows) if rows else None))
+                reply.put(self._problem or _sent(app, send))
             app.close()  # its pool of connections is one of the process, for all that use this broker
 
     def _try(self, app: Celery) -> None:
@@ -160,11 +177,9 @@ class BrokerNotifier:
             return one_line(error)
         return None
 
-    def _send(self, app: Celery, rows: Rows) -> str | None:
-        from wtb_workers.notifications import notify
 
-        try:
-            notify(app, rows)
-        except Exception as error:  # noqa: BLE001 - the same
-            return f"the broker accepts no messages ({one_line(error)})"
-        return None
+def _sent(app: Celery, send: _Send) -> str | None:
+    try:
+        return send(app)
+    except Exception as error:  # noqa: BLE001 - of redis, of kombu, of the socket: there is no common root
+        return f"the broker accepts no messages ({one_line(error)})"

@@ -1,0 +1,169 @@
+"""Messages of tasks: what Celery and its monitors are told about the work that the database publishes."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from celery import Celery
+
+from wtb.config.broker import queue_key
+from wtb.config.keeping.redaction import redactor_of
+from wtb.store.database import Database
+from wtb.store.runs.publishing import MOST_DESCRIBED, Task, cluster_of
+
+log = logging.getLogger("wtb")
+
+EXECUTE = "wtb.execute"
+SCORE = "wtb.score"
+SCHEDULER = "wtb.scheduler"
+RETRY_S = 1.0  # after which a broker that was out of reach is tried again
+_MOST_CHARS = 2000  # of arguments that a monitor shows
+_MOST_WAITING = 1000  # batches of tasks; the scheduler sends again what is dropped
+
+
+def send(app: Celery, cluster: str, tasks: Iterable[Task]) -> None:
+    """Send the messages of published tasks. Raises whatever the client of the broker raises."""
+    with app.producer_or_acquire() as producer:
+        for task in tasks:
+            name, args, kwargs = _shown(task)
+            app.send_task(
+                EXECUTE if task.size else SCORE,
+                task_id=task.id,
+                queue=queue_key(task.queue, cluster),
+                producer=producer,
+                retry=False,
+                # What a monitor shows as its name, arguments and keyword arguments.
+                shadow=name,
+                argsrepr=args,
+                kwargsrepr=kwargs,
+            )
+
+
+def _shown(task: Task) -> tuple[str, str, str]:
+    """Return the name, the cases and the choices of a task, for people; redacted, since all who see a monitor do."""
+    redactor = redactor_of(task.redact)
+    if not task.size:
+        return redactor.text(f"score {task.sweep}"), "", ""
+    cases = ", ".join(task.cases)
+    if task.size >= MOST_DESCRIBED:
+        cases = f"{task.cases[0]} to {task.cases[-1]}, {task.size:,} executions"
+    choices = " ".join(f"{node}={variant}" for node, variant in task.choices.items())
+    return redactor.text(task.sweep), redactor.text(cases)[:_MOST_CHARS], redactor.text(choices)[:_MOST_CHARS]
+
+
+def report_retried(app: Celery, reasons: Mapping[str, str]) -> None:
+    """Tell monitors about tasks whose work other tasks take over. reasons: by task."""
+    with app.connection_for_write() as connection, app.events.Dispatcher(connection, hostname="scheduler") as events:
+        for task_id, reason in reasons.items():
+            events.send("task-retried", uuid=task_id, exception=reason, traceback="")
+
+
+class Delivery:
+    """Sends what a round of the scheduler has published."""
+
+    def __init__(self, database: Database, app: Celery) -> None:
+        self._app = app
+        self._database = database
+        self._cluster: str | None = None
+
+    def __call__(self, tasks: Sequence[Task], retried: Mapping[str, str]) -> None:
+        """Send tasks, and tell monitors about those that others take over, by reason.
+
+        Raises whatever the client of the broker raises, and StoreError.
+        """
+        if self._cluster is None:
+            self._cluster = cluster_of(self._database)
+        send(self._app, self._cluster, tasks)
+        if retried:
+            report_retried(self._app, retried)
+
+
+class Transfer(Protocol):
+    """A call that talks to the broker. Raises whatever its client raises."""
+
+    def __call__(self, app: Celery) -> object: ...
+
+
+class TaskSender:
+    """Talks to the broker from a thread of its own, so that a broker that hangs does not hold up work.
+
+    What cannot be sent is dropped: the database keeps what is published, and the scheduler sends it again.
+
+    Attributes:
+        healthy: Whether the broker took what was sent last.
+    """
+
+    def __init__(
+        self,
+        app: Celery,
+        *,
+        report: Callable[[str], object] = log.warning,
+        changed: Callable[[], object] = lambda: None,
+        recovered: Transfer = lambda app: None,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            app: The Celery application.
+            report: Takes a line when the broker accepts no messages any more, and when it accepts them again.
+            changed: Called after `healthy` changed.
+            recovered: Sent first, every second, as long as the broker accepts nothing.
+        """
+        self.app = app
+        self.healthy = True
+        self._report = report
+        self._changed = changed
+        self._recovered = recovered
+        self._transfers: queue.Queue[Transfer | None] = queue.Queue(_MOST_WAITING)
+        self._thread = threading.Thread(target=self._loop, name="wtb-publisher", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be sent."""
+        return self._transfers.empty()
+
+    def submit(self, transfer: Transfer) -> None:
+        """Call this on the thread; dropped if too much waits."""
+        try:
+            self._transfers.put_nowait(transfer)
+        except queue.Full:
+            log.debug("a message to the broker was dropped")
+
+    def close(self, patience_s: float) -> None:
+        """Send what waits, for at most `patience_s` seconds."""
+        try:
+            self._transfers.put_nowait(None)
+        except queue.Full:
+            return
+        self._thread.join(patience_s)
+
+    def _loop(self) -> None:
+        while True:
+            try:
+                transfer = self._transfers.get(timeout=None if self.healthy else RETRY_S)
+            except queue.Empty:
+                transfer = self._recovered
+            if transfer is None:
+                return
+            self._call(transfer)
+
+    def _call(self, transfer: Transfer) -> None:
+        was_healthy = self.healthy
+        try:
+            if not was_healthy and transfer is not self._recovered:
+                self._recovered(self.app)
+            transfer(self.app)
+            self.healthy = True
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the broker, work goes on
+            self.healthy = False
+            if was_healthy:
+                self._report(f"the broker accepts no messages ({error}); they are sent again")
+        if self.healthy != was_healthy:
+            if self.healthy:
+                self._report("the broker accepts messages again")
+            self._changed()
