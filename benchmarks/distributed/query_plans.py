@@ -127,8 +127,10 @@ class Filled:
 def claim_next(database: Database, slot: Slot) -> list[ExecutionRow]:
     """Publish what is pending, and claim the next task for a slot. Returns its executions; none if there is none."""
     publishing.publish(database)
-    task_id = publishing.next_published(database, slot.queues)
-    return [] if task_id is None else queue.claim_task(database, slot, task_id, LEASE_S).rows
+    while (task_id := publishing.next_published(database, slot.queues)) is not None:
+        if rows := queue.claim_task(database, slot, task_id, LEASE_S).rows:
+            return rows
+    return []
 
 
 def fill(database: Database, folder: Path, finished: int, pending: int = PENDING) -> Filled:

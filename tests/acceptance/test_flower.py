@@ -1,4 +1,4 @@
-"""What Flower shows of sweeps: a task for each notification, failed if an execution failed, with node and error."""
+"""What Flower shows of sweeps: tasks by sweep and cases, failed if a cell failed, with node and error."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from celery.events.state import State
 
 from tests.support.cluster import Cluster
 from wtb.hosting.servers.processes import free_port
-from wtb.store.runs.queue import Notification
+from wtb.store.runs.publishing import MOST_DESCRIBED, Task
 from wtb_workers.app import make_app
-from wtb_workers.notifications import EXECUTE, notify
+from wtb_workers.task_messages import EXECUTE, SCORE, send
 
 FLOW = """
 from wtb import END, Workflow
@@ -62,20 +62,38 @@ def test_a_task_whose_execution_failed_is_shown_as_failed_with_its_node_and_erro
         crew.wtb("submit", "seen.yaml", "--wait", check=1)
         mine = crew.until(lambda: ended(port), "the tasks to be seen")
         flower.process.terminate()
-    failed = [task for task in mine if task["state"] == "FAILURE"]
-    assert "node 'ask': ValueError: too hard for me" in failed[0]["exception"]
-    assert {(task["name"], task["args"]) for task in mine} == {("seen", "c0")}, "sweep and case, for people"
-    assert all("execution=" in task["kwargs"] for task in mine)
+    (task,) = mine
+    assert "1 of 2 cells failed; c0 ask=hard: node 'ask': ValueError: too hard for me" in task["exception"]
+    assert (task["state"], task["name"], task["args"]) == ("FAILURE", "seen", "c0")
 
 
-def test_a_message_is_named_by_sweep_case_and_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    app, sent = make_app("memory://"), list[dict[str, Any]]()
-    monkeypatch.setattr(app, "send_task", lambda name, **options: sent.append(options))
-    choices = {"ask": "hard", "rank": "bm25"}
-    notify(app, [Notification("e1", None, "triage", "c7", choices)])
-    (message,) = sent
-    shown = (message["shadow"], message["argsrepr"], message["kwargsrepr"])
-    assert shown == ("triage", "c7", "ask=hard rank=bm25 execution=e1")
+def shown(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[str, tuple[str, str, str]]:
+    """The task and the name, arguments and keyword arguments in the message of a published task."""
+    app, sent = make_app("memory://"), list[tuple[str, dict[str, Any]]]()
+    monkeypatch.setattr(app, "send_task", lambda name, **options: sent.append((name, options)))
+    task = Task("t1", "", "s1", "triage", ["c7"], 1, {"ask": "hard", "rank": "bm25"}, None)
+    send(app, "c1", [task._replace(**changes)])
+    ((name, message),) = sent
+    assert (message["task_id"], message["queue"]) == ("t1", "wtb.c1")
+    return name, (message["shadow"], message["argsrepr"], message["kwargsrepr"])
+
+
+def test_a_message_is_named_by_sweep_cases_and_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch) == (EXECUTE, ("triage", "c7", "ask=hard rank=bm25"))
+    few = [f"c{number}" for number in range(3)]
+    assert shown(monkeypatch, cases=few, size=3, choices={})[1] == ("triage", "c0, c1, c2", "")
+    many = shown(monkeypatch, cases=["c0", "c99"], size=MOST_DESCRIBED, choices={})[1]
+    assert many == ("triage", f"c0 to c99, {MOST_DESCRIBED} executions", "")
+    assert shown(monkeypatch, cases=[], size=0, choices={}) == (SCORE, ("score triage", "", ""))
+
+
+def test_a_message_is_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sees a monitor reads it."""
+    redact = {"patterns": {"mail": r"\S+@\S+"}}
+    _, (_, cases, choices) = shown(
+        monkeypatch, cases=["ann@example.org"], choices={"to": "bob@example.org"}, redact=redact
+    )
+    assert "@" not in cases + choices
 
 
 def test_a_task_keeps_its_name_where_it_is_heard_to_be_sent_after_it_was_received() -> None:

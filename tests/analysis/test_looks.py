@@ -319,10 +319,10 @@ def test_the_scheduler_stops_what_workers_run(database: Database, bench: Make) -
     control.go_on(database, made.sweep_id, by="somebody")
     with database.write() as connection:
         connection.execute(sweeps.update().values(queued=True))
-    assert run_round(database, lambda rows: None)["finished"] == 1
+    assert run_round(database, lambda tasks, retried: None)["finished"] == 1
     assert made.status == "completed"
     assert made.counts["skipped"] > 0
-    assert run_round(database, lambda rows: None)["finished"] == 0
+    assert run_round(database, lambda tasks, retried: None)["finished"] == 0
     assert matrix(made)["figures"] == "anytime"
 
 
@@ -349,8 +349,8 @@ def test_a_round_gives_work_before_it_counts_and_counts_for_a_while(
     monkeypatch.setattr(tallies, "_LEAST", 10)
     monkeypatch.setattr(rounds, "TALLY_S", 0.01)
     for _ in range(2):
-        run_round(database, lambda rows: done.append("notified"))
-    assert done == ["notified", "counted", "notified", "counted"]
+        run_round(database, lambda tasks, retried: done.append("published"))
+    assert done == ["published", "counted", "published", "counted"]
     monkeypatch.setattr(tallies, "_add", add)
     assert tallies.tally(database, made.sweep_id)
     assert tallies.whole_at(database, made.sweep_id) is not None

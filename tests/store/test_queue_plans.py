@@ -19,12 +19,13 @@ from wtb.store.tables.schema import executions
 FINISHED = 20_000
 PREPARED = 8  # times, after which a statement is prepared
 NAMES = (
-    "claim_for",
-    "claim_for, as a message names it",
+    "publish",
+    "publish_again",
+    "claim_task",
     "renew",
     "reclaim",
     "demand",
-    "pending_notifications",
+    "next_published",
     "finish",
     "open_sweeps",
     "flush of an execution that ends",

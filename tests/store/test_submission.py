@@ -13,13 +13,15 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError, InputError, NotFound
 from wtb.core.values import Value
 from wtb.store import alerts
+from wtb.store.bulk import fetch_records
 from wtb.store.control.questions import approval_rows
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 from wtb.store.housekeeping import deletion
 from wtb.store.limits import sessions, usage
 from wtb.store.read import costs, queries, references
-from wtb.store.runs import leases, maintenance, queue, submission, workers
+from wtb.store.runs import leases, maintenance, publishing, submission, workers
+from wtb.store.runs.queue import QueuedSweep
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import Also, submit
 from wtb.store.tables.schema import cases, cells, combinations, events, executions, metadata, sweeps
@@ -108,9 +110,9 @@ def seen(database: Database) -> list[object]:
         except InputError as several:
             found.append(several)
     with database.read() as connection:
-        turns = queue._turns(connection, queue.Slot("runner", 0, ("",)), ())
+        turns = fetch_records(connection, QueuedSweep, publishing._query_of_candidates())
     found += [*queries.list_sweeps(database), *turns, *maintenance.open_sweeps(database), *workers.waiting(database)]
-    found += [*queue.pending_notifications(database), *leases.sweep_statuses(database, ["large"])]
+    found += [*publishing.publish(database), *leases.sweep_statuses(database, ["large"])]
     found += [*alerts.listening(database), *alerts.listening(database, "large"), *approval_rows(database)]
     found += [*usage.sweeps_by_status(database, "default"), *costs.of_attempts(database, ["sweep"], costs.Which())]
     used = usage.usage(database, "default")

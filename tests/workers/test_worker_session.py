@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-import sqlalchemy as sa
 
-from benchmarks.distributed.query_plans import fill
 from wtb.core.stop import Stop
 from wtb.execution.journal import Lost
 from wtb.execution.runtime.thread_pool import Job
+from wtb.execution.task_record import TaskRecord
 from wtb.store.database import Database
 from wtb.store.process_identity import WorkerIdentity, identity
-from wtb.store.runs import leases, queue
-from wtb.store.runs.queue import DEFAULT_QUEUE, claim_for, demand
+from wtb.store.runs import leases
+from wtb.store.runs.queue import DEFAULT_QUEUE, demand
 from wtb_workers import session as session_module
-from wtb_workers.process import WorkerProcess
+from wtb_workers.process import TaskState, Unfinished, WorkerProcess
 from wtb_workers.session import WorkerSession
 from wtb_workers.slots import Slots, WaitingWork
+from wtb_workers.task_run import TaskRun
 
 
 class TakenAway:
@@ -49,8 +49,8 @@ def test_a_worker_outlives_a_cancelled_sweep_whose_executions_wait_in_it() -> No
     session = WorkerSession.__new__(WorkerSession)
     session._lock = threading.RLock()
     assignment = TakenAway()
-    session._waiting = WaitingWork()
-    session._waiting.add(assignment, [SimpleNamespace(id="e")])  # type: ignore[arg-type, list-item]
+    session._waiting, session._runs = WaitingWork(), {}
+    session._waiting.add(assignment, [SimpleNamespace(id="e", record=TaskRecord())])  # type: ignore[arg-type, list-item]
     session._apply_decision(assignment, "cancelled", "no longer wanted")  # type: ignore[arg-type]
     assert assignment.uses == 0
     assert not session._waiting
@@ -105,73 +105,6 @@ def test_work_is_released_for_free_slots_of_other_workers_only(fresh_postgres_ur
         assert demand(database, elsewhere_than=own.id)[DEFAULT_QUEUE].free == 2
 
 
-@pytest.mark.parametrize(("others", "claimed"), [(0, 8), (8, 4)], ids=["alone", "beside another worker"])
-@pytest.mark.parametrize("by_message", [False, True])
-def test_one_claim_is_for_all_free_slots_of_a_worker(
-    fresh_postgres_url: str, tmp_path: Path, others: int, claimed: int, by_message: bool
-) -> None:
-    with closing(Database(fresh_postgres_url)) as database:
-        filled = fill(database, tmp_path, finished=10, pending=8)  # for a worker with two slots
-        rest = WorkerIdentity(**asdict(identity()), worker="more", queues=[DEFAULT_QUEUE], slots=6 + others, version="")
-        leases.register(database, rest)
-        wanted = database.scalar(sa.text("SELECT max(id) FROM executions WHERE status = 'pending'"))
-        rows = claim_for(database, filled.slot, 30.0, wanted=wanted if by_message else None, free=8)
-        assert rows is not None
-        assert len(rows) == claimed
-        assert wanted in {row.id for row in rows} or not by_message
-
-
-def test_slots_that_become_free_at_the_same_time_ask_once_whether_anything_is_pending(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    claims, may_answer = threading.Semaphore(0), threading.Event()
-    asked: list[int] = []
-
-    def claim(database: Database, slot: queue.Slot, *rest: Any, free: int, **more: Any) -> None:
-        asked.append(free)
-        claims.release()
-        may_answer.wait(10)
-
-    monkeypatch.setattr(queue, "claim_for", claim)
-    session = WorkerSession.__new__(WorkerSession)
-    session.database = session.runner = session._refusals = session._home = MagicMock()
-    session.stopping, session.queues, session._nothing_at, session._works_on = None, (DEFAULT_QUEUE,), 0.0, {}
-    session._slots, session._waiting, session._lock = Slots(8), WaitingWork(), threading.RLock()
-    session._next_demand_at, session._claiming, session._asking = 0.0, Line(), 0
-    for _ in range(8):
-        session._slots.take()
-    slots = [threading.Thread(target=session.next, args=(number, None)) for number in range(8)]
-    slots[0].start()
-    assert claims.acquire(timeout=10)  # it has begun to look: it may miss what those behind it would find
-    for slot in slots[1:]:
-        slot.start()
-    session._claiming.wait_for(8)
-    may_answer.set()
-    for slot in slots:
-        slot.join(10)
-    assert len(asked) == 2
-    assert asked[1] == 7  # slots that wait for it
-
-
-class Line:
-    """A lock that says how many have come to it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._come = threading.Semaphore(0)
-
-    def __enter__(self) -> None:
-        self._come.release()
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    def wait_for(self, count: int) -> None:
-        for _ in range(count):
-            assert self._come.acquire(timeout=10)
-
-
 def test_waiting_work_of_one_sweep_is_started_on_all_free_slots_at_once() -> None:
     """What is of another sweep comes next: a transaction marks the slots of one."""
     first, second = object(), object()
@@ -187,22 +120,40 @@ def test_waiting_work_of_one_sweep_is_started_on_all_free_slots_at_once() -> Non
     assert slots.take_many(2) == []
 
 
-def test_of_messages_that_find_all_slots_busy_one_is_passed_on() -> None:
-    """Were each sent again, they would come back and keep the worker busy with themselves."""
-    began, may_end = threading.Semaphore(0), threading.Event()
-
-    def wake_slot() -> None:
-        began.release()
-        may_end.wait(10)
-
+def test_a_message_that_finds_all_slots_lent_goes_back_to_its_queue_within_a_second() -> None:
     process = WorkerProcess.__new__(WorkerProcess)
-    process._passing_on, process._closing = threading.Lock(), threading.Event()
-    process._slots = Slots(0)
-    process._session = SimpleNamespace(ended=False, wake_slot=wake_slot)  # type: ignore[assignment]
-    first = threading.Thread(target=process.execute, args=("e1",))
-    first.start()
-    assert began.acquire(timeout=10)
-    assert process.execute("e2") == {"ended": "nothing to do", "executions": 0}
-    may_end.set()
-    first.join(10)
-    assert not began.acquire(blocking=False)
+    process._closing, process._slots = threading.Event(), Slots(0)
+    process._session = SimpleNamespace(ended=False)  # type: ignore[assignment]
+    began = time.monotonic()
+    with pytest.raises(Unfinished) as raised:
+        process.execute("t1")
+    assert raised.value.state is TaskState.REQUEUED
+    assert time.monotonic() - began < 1
+
+
+def test_a_task_ends_when_the_last_of_its_executions_has_wherever_it_ran() -> None:
+    run = TaskRun("t1", "s", executions=1, roots=1)
+    waiting = [1]
+    assert run.next(lambda: waiting.pop() if waiting else None) == 1
+    run.add(1)  # it has forked, and the fork was lent to another slot
+    run.add(-1)
+    done: list[object] = []
+    owner = threading.Thread(target=lambda: done.append(run.next(lambda: None)))
+    owner.start()
+    owner.join(0.1)
+    assert owner.is_alive(), "a branch of it runs elsewhere"
+    run.add(-1)
+    owner.join(10)
+    assert done == [None]
+
+
+def test_the_slot_of_a_task_takes_its_own_executions_the_deepest_first() -> None:
+    assignment = object()
+    waiting = WaitingWork()
+    own, other = TaskRecord("own"), TaskRecord("other")
+    executions = [SimpleNamespace(record=record, id=id) for record, id in ((own, 1), (other, 2), (own, 3))]
+    for execution in executions:
+        waiting.add(assignment, [execution])  # type: ignore[arg-type, list-item]
+    taken = [waiting.pop("own"), waiting.pop("own"), waiting.pop("own")]
+    assert [None if work is None else work[1].id for work in taken] == [3, 1, None]
+    assert len(waiting) == 1

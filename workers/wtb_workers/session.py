@@ -372,12 +372,26 @@ class WorkerSession:
             if assignment.is_idle() and (
                 assignment.stop.requested or assignment.is_expired or status not in ("pending", "running")
             ):
-                with self._opening, self._lock:
-                    if not assignment.is_idle():
-                        continue
-                    self._assignments.remove(assignment)
+                if not self._forget(assignment):
+                    continue
                 assignment.close()
         self.codes.cool()
+
+    def _forget(self, assignment: SweepAssignment) -> bool:
+        """Drop an idle assignment. Returns False if it is used again, or if another one is being opened just now.
+
+        Opening may take longer than a lease, and the heartbeat, whose thread this is, does not wait for it.
+        """
+        if not self._opening.acquire(blocking=False):
+            return False
+        try:
+            with self._lock:
+                if assignment.is_idle():
+                    self._assignments.remove(assignment)
+                    return True
+                return False
+        finally:
+            self._opening.release()
 
     def _poll_requests(self, assignment: SweepAssignment) -> None:
         """Apply what people asked for executions of a sweep; those of them that wait for a slot are released."""

@@ -14,6 +14,7 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
+from benchmarks.distributed.query_plans import claim_next
 from tests.support.cluster import Cluster
 from tests.support.crew import processes, ran, status_of, write_sweep
 from tests.support.project import Project
@@ -23,7 +24,7 @@ from wtb.store.control import sweeps as control
 from wtb.store.database import Database
 from wtb.store.process_identity import WorkerIdentity
 from wtb.store.rows.executions import ExecutionRow
-from wtb.store.runs import leases, maintenance, queue
+from wtb.store.runs import leases, maintenance
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import Slot
@@ -305,7 +306,7 @@ def test_what_forks_and_what_is_claimed_while_a_sweep_is_cancelled_is_cancelled_
     for number in range(RACES):
         sweep = f"sweep{number}"
         put_sweep(database, sweep, 4)
-        held, *_ = queue.claim_for(database, slot, 30.0)
+        held, *_ = claim_next(database, slot)
 
         def fork(held: ExecutionRow = held, sweep: str = sweep, number: int = number) -> None:
             batch = Batch()
@@ -320,7 +321,7 @@ def test_what_forks_and_what_is_claimed_while_a_sweep_is_cancelled_is_cancelled_
 
         raised = at_once(
             fork,
-            lambda: queue.claim_for(database, slot, 30.0),
+            lambda: claim_next(database, slot),
             lambda sweep=sweep: control.cancel(database, sweep, reason="r", by="me"),
         )
         assert raised == [None, None, None]
@@ -329,7 +330,7 @@ def test_what_forks_and_what_is_claimed_while_a_sweep_is_cancelled_is_cancelled_
             assert set(connection.scalars(of)) <= {"cancelled", "forked"}
             of = sa.select(cells.c.status).where(cells.c.sweep_id == sweep)
             assert set(connection.scalars(of)) == {"cancelled"}
-        assert queue.claim_for(database, slot, 30.0) is None
+        assert claim_next(database, slot) == []
 
 
 def test_a_pause_at_the_first_claim_of_a_sweep_holds(database: Database) -> None:
@@ -338,7 +339,7 @@ def test_a_pause_at_the_first_claim_of_a_sweep_holds(database: Database) -> None
         sweep = f"sweep{number}"
         put_sweep(database, sweep, 4)
         raised = at_once(
-            lambda: queue.claim_for(database, slot, 30.0),
+            lambda: claim_next(database, slot),
             lambda sweep=sweep: control.pause(database, sweep, reason="r", by="me"),
         )
         assert raised == [None, None]
@@ -351,6 +352,5 @@ def test_what_has_begun_is_claimed_before_roots_that_have_not(database: Database
     with database.write() as connection:
         *roots, begun = connection.scalars(sa.select(executions.c.id).order_by(executions.c.id))
         connection.execute(executions.update().where(executions.c.id == begun).values(head_id="checkpoint"))
-    claimed = queue.claim_for(database, Slot("one", 0, ("",)), 30.0)
-    claimed += queue.claim_for(database, Slot("one", 1, ("",)), 30.0)
+    claimed = [row for number in range(4) for row in claim_next(database, Slot("one", number, ("",)))]
     assert [row.id for row in claimed] == [begun, *roots][: len(claimed)]

@@ -21,7 +21,7 @@ def submitted(cluster: Cluster, name: str, *more: str, **given: str) -> str:
 
 def test_the_queues_of_the_broker_have_one_name() -> None:
     assert app.make_app(None).conf.task_default_queue == PREFIX
-    assert [queue_key(name) for name in (None, "", "gpu")] == [PREFIX, PREFIX, f"{PREFIX}.gpu"]
+    assert [queue_key(name, "c1") for name in (None, "", "gpu")] == [f"{PREFIX}.c1", f"{PREFIX}.c1", f"{PREFIX}.c1.gpu"]
 
 
 class TestWatching:

@@ -178,11 +178,12 @@ def test_a_full_broker_keeps_no_submission_out(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_without_workers_waits_and_nobody_rings_in_vain(cluster: Cluster) -> None:
+def test_a_sweep_without_workers_waits_as_tasks_that_an_autoscaler_sees(cluster: Cluster) -> None:
     write_trail(cluster.project, 1)
     cluster.submit("sweep.yaml", "--anyway")
-    assert cluster.scheduler_once().json["notified"] == 0
-    assert cluster.messages() == 0
+    assert cluster.messages() == 1
+    assert cluster.scheduler_once().json["published"] == 0, "it is published, and no slot is free for which to send it"
+    assert cluster.messages() == 1
     cluster.start_scheduler()
     cluster.start_worker()
     all_live(cluster)

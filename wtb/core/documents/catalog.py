@@ -124,6 +124,6 @@ DOCUMENTS: dict[str, Document] = {
     "audit": Document(audit.AuditDocument, ("audit list",)),
     "audit-verification": Document(audit.AuditVerification, ("audit verify",)),
     "audit-head": Document(audit.AuditHead, ("audit head",)),
-    "round": Document(administration.RoundDocument, ("scheduler --once",)),
+    "round": Document(administration.RoundDocument, ("scheduler --once",), version=2),
     **{f"event-{_kind(event)}": Document(event, ("log",)) for event in get_args(events.EventDocument)},
 }

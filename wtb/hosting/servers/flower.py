@@ -56,6 +56,7 @@ def run_flower(load: Callable[[], Any], address: str, port: int, report: Callabl
             "--auth=",
             "--auth_provider=",
             "--persistent=false",
+            "--tasks_columns=name,args,kwargs,state,runtime,received,worker",
         ]
     )
 

@@ -25,6 +25,7 @@ from wtb.core.version import __version__
 from wtb.store.database import Database
 from wtb.store.read.activity import Counts, SweepState, count, queues, sweep_states
 from wtb.store.rows.control import ExporterRow
+from wtb.store.runs.workers import waiting as pending_by_queue
 from wtb.store.runs.workers import worker_rows
 from wtb.store.telemetry.attempts import roots
 from wtb.store.telemetry.positions import collectors
@@ -115,6 +116,12 @@ class DatabaseMetrics(Collector):
             {one.project: one.oldest_s for one in waiting},
         )
         if database.scope.projects is None:  # workers serve all projects
+            pending = GaugeMetricFamily(
+                "wtb_queue_pending", "Executions that wait on a queue, published or not.", labels=["queue"]
+            )
+            for queue, count in sorted(pending_by_queue(database).items()):
+                pending.add_metric([queue or "default"], count)
+            yield pending
             workers = worker_rows(database)
             yield _single("wtb_slots", "Slots of the workers that were seen lately.", sum(one.slots for one in workers))
             yield _single("wtb_slots_busy", "Those of them that are busy.", sum(one.busy for one in workers))
