@@ -30,6 +30,7 @@ class ExecutionHeading(TypedDict):
     trace: str
     created_at: str
     finished_at: str | None
+    task: NotRequired[str]  # the task of workers that ran it last, as Flower shows it
     metadata: NotRequired[dict[str, Any]]
 
 

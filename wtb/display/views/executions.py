@@ -107,6 +107,7 @@ def _heading(database: Database, row: ExecutionRow, sweep: SweepRow) -> Executio
         "trace": failure.trace if failure else "",
         "created_at": iso(row.created_at),
         "finished_at": iso(row.finished_at),
+        **({} if row.task_id is None else {"task": row.task_id}),
         "metadata": queries.workflow_graph(database, sweep.workflow_id).get("metadata", {}),
     }
 

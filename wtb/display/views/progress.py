@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
@@ -266,12 +266,17 @@ def queued_document(database: Database, row: SweepRow) -> QueueDocument:
     """What `status` tells of a sweep that workers run: slots at work on it, and what waits, and why."""
     crew_rows = crew(database)
     pending = workers.waiting(database, row.id)
+    rejecting = workers.rejecting(database, row.id)
     open_now = row.status in ("pending", "running")
     return {
         "priority": row.priority,
         "slots": workers.slots_on(database, row.id),
         "waiting": [
-            {"queue": shown_queue(queue), "executions": count, "why": _why(shown_queue(queue), crew_rows, row)}
+            {
+                "queue": shown_queue(queue),
+                "executions": count,
+                "why": _why(shown_queue(queue), crew_rows, row, rejecting),
+            }
             for queue, count in sorted(pending.items())
             if open_now or row.status == "paused"
         ],
@@ -279,12 +284,15 @@ def queued_document(database: Database, row: SweepRow) -> QueueDocument:
     }
 
 
-def _why(queue: str, crew_rows: list[WorkerDocument], row: SweepRow) -> str:
+def _why(queue: str, crew_rows: list[WorkerDocument], row: SweepRow, rejecting: Collection[str]) -> str:
     if row.status == "paused":
         return "the sweep is paused"
     serving = [worker for worker in crew_rows if queue in worker["queues"]]
     if not serving:
         return f"no worker takes from the queue {queue!r}"
+    names = [worker["name"] for worker in serving]
+    if all(name in rejecting for name in names):
+        return f"all workers of the queue {queue!r} reject its code: {', '.join(names)}"
     if all(worker["busy"] >= worker["slots"] for worker in serving):
         return "no slot is free"
     return "a free slot is about to take it"

@@ -66,6 +66,12 @@ def count_claimed(database: Database, sweep_id: str) -> int:
     return database.scalar(query) or 0
 
 
+def rejecting(database: Database, sweep_id: str) -> set[str]:
+    """Return the names of live workers that reject the code of a sweep now."""
+    query = sa.select(runners.c.worker, runners.c.refused).where(runners.c.worker.is_not(None), is_fresh())
+    return {worker for worker, refused in database.tuples(query) if sweep_id in (refused or ())}
+
+
 class Refusal(NamedTuple):
     """Which worker refused a sweep, and why."""
 
