@@ -90,7 +90,7 @@ def _heading(database: Database, row: ExecutionRow, sweep: SweepRow) -> Executio
     """Describe an execution: its cells, its place in the tree, and how it ended."""
     choices = queries.choices_of_execution(database, row)
     failure = Failure(**row.failure) if row.failure else None
-    return {
+    heading: ExecutionHeading = {
         "id": row.id,
         "sweep": sweep_of_execution(sweep),
         "status": row.status,
@@ -107,9 +107,11 @@ def _heading(database: Database, row: ExecutionRow, sweep: SweepRow) -> Executio
         "trace": failure.trace if failure else "",
         "created_at": iso(row.created_at),
         "finished_at": iso(row.finished_at),
-        **({} if row.task_id is None else {"task": row.task_id}),
         "metadata": queries.workflow_graph(database, sweep.workflow_id).get("metadata", {}),
     }
+    if row.task_id is not None:
+        heading["task"] = row.task_id
+    return heading
 
 
 def trace_of(database: Database, ref: str) -> Trace:
