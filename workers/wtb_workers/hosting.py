@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery, signals
-from celery.worker import state
+from celery.worker import control, state
 
 from wtb.config.broker import queue_key
 from wtb.config.stack_file import HOME
@@ -64,6 +64,8 @@ def serve(app: Celery, worker: Worker, cluster: str) -> int:
     _here.app, _here.worker = app, worker
     signals.worker_shutting_down.connect(_shutting_down, weak=False)
     signals.worker_ready.connect(_begin, weak=False)
+    # There is no result backend, in which a revoked task could be marked; Celery warns of that for each.
+    logging.getLogger(control.__name__).addFilter(lambda record: "as revoked in backend" not in record.getMessage())
     if logging.getLogger().handlers:  # else Celery would write in its own way
         signals.setup_logging.connect(_leave_logging, weak=False)
     warnings.filterwarnings("ignore", "You're running the worker with superuser privileges")

@@ -251,7 +251,8 @@ class WorkerProcess:
         """Publish pending executions soon, and send their tasks."""
         if not self._is_publishing.is_set():
             self._is_publishing.set()
-            self._sender.submit(self._publish)
+            if not self._sender.submit(self._publish):
+                self._is_publishing.clear()
 
     def _publish(self, app: Celery) -> None:
         self._is_publishing.clear()

@@ -122,17 +122,13 @@ class TaskSender:
         self._thread = threading.Thread(target=self._loop, name="wtb-publisher", daemon=True)
         self._thread.start()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits to be sent."""
-        return self._transfers.empty()
-
-    def submit(self, transfer: Transfer) -> None:
-        """Call this on the thread; dropped if too much waits."""
+    def submit(self, transfer: Transfer) -> bool:
+        """Call this on the thread. Returns False if it was dropped because too much waits."""
         try:
             self._transfers.put_nowait(transfer)
         except queue.Full:
-            log.debug("a message to the broker was dropped")
+            return False
+        return True
 
     def close(self, patience_s: float) -> None:
         """Send what waits, for at most `patience_s` seconds."""
