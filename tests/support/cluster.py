@@ -243,7 +243,7 @@ class Cluster:
 
     def send(self, *tasks: str, queue: str | None = None) -> None:
         """Send a message for each of these tasks, which need not be there."""
-        app = self._app()
+        app = self.app()
         with app.producer_or_acquire() as producer:
             for task in tasks:
                 app.send_task(EXECUTE, task_id=task, queue=self.key(queue), producer=producer)
@@ -253,7 +253,8 @@ class Cluster:
         with closing(Database(str(self.project.url))) as database:
             return queue_key(queue, cluster_of(database))
 
-    def _app(self) -> Celery:
+    def app(self) -> Celery:
+        """The Celery application of its workers."""
         if not hasattr(self, "_made_app"):
             self._made_app = make_app(self.valkey.url)
             self._hands.callback(self._made_app.close)

@@ -64,6 +64,7 @@ def serve(app: Celery, worker: Worker, cluster: str) -> int:
     _here.app, _here.worker = app, worker
     signals.worker_shutting_down.connect(_shutting_down, weak=False)
     signals.worker_ready.connect(_begin, weak=False)
+    signals.task_revoked.connect(_revoked, weak=False)
     # There is no result backend, in which a revoked task could be marked; Celery warns of that for each.
     logging.getLogger(control.__name__).addFilter(lambda record: "as revoked in backend" not in record.getMessage())
     if logging.getLogger().handlers:  # else Celery would write in its own way
@@ -110,6 +111,12 @@ def _begin(**_: Any) -> None:
     bar("a worker")
     _here.process = WorkerProcess(database_url(), _here.worker, _here.app)
     signal.signal(signal.SIGQUIT, _quit)  # Celery's handler would wait for the slots, in which nobody ends the nodes
+
+
+def _revoked(request: Any = None, **_: Any) -> None:
+    """Called when the message of a revoked task was dropped."""
+    if _here.process is not None and request is not None:
+        _here.process.replace_task(str(request.id))
 
 
 def _quit(*_: Any) -> None:

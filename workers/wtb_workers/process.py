@@ -16,7 +16,7 @@ from wtb.core.errors import StoreError, WTBError
 from wtb.core.fault_points import point
 from wtb.execution.task_record import TaskCounts
 from wtb.store.database import Database
-from wtb.store.runs.publishing import cluster_of, next_published, publish, publish_again
+from wtb.store.runs.publishing import cluster_of, next_published, publish, publish_again, withdraw_task
 from wtb.store.runs.queue import ClaimOutcome
 from wtb_workers.code.publisher import Publisher
 from wtb_workers.scorings import NotHere, ScoringResult
@@ -253,6 +253,19 @@ class WorkerProcess:
             self._is_publishing.set()
             if not self._sender.submit(self._publish):
                 self._is_publishing.clear()
+
+    def replace_task(self, task_id: str) -> None:
+        """Publish the executions of a task whose message was revoked as another one, unless they were cancelled.
+
+        Under its id a worker that knows of the revocation would drop it again.
+        """
+
+        def withdraw_and_publish(app: Celery) -> None:
+            with suppress(StoreError):
+                withdraw_task(self.database, task_id)
+            self._publish(app)
+
+        self._sender.submit(withdraw_and_publish)
 
     def _publish(self, app: Celery) -> None:
         self._is_publishing.clear()

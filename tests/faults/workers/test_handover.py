@@ -54,7 +54,7 @@ def test_cells_of_killed_workers_end_with_what_their_last_node_wrote(
     project.write({"short.py": WORKFLOW, "sweep.yaml": sweep, "cases.jsonl": project.cases(CASES)})
     cluster.start_scheduler()
     cluster.submit("sweep.yaml", "--anyway")
-    worker = cluster.start_worker(concurrency=SLOTS, env={"WTB_FAULT": "claim.committed:1"}, ready=False)
+    worker = cluster.start_worker(concurrency=SLOTS, env={"WTB_FAULT": "claim.committed:6"}, ready=False)
     cluster.until(lambda: not worker.lives, "it to be killed with what it has claimed")
     lost = cluster.one("SELECT count(*) FROM executions WHERE status = 'running'")
     assert lost > 1

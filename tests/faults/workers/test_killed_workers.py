@@ -90,7 +90,7 @@ def test_what_was_lost_with_a_worker_is_a_suspect_for_one_node_run_only(cluster:
     project.write({"wide.py": code, "sweep.yaml": WIDE_SWEEP, "cases.jsonl": project.cases(WIDE_CASES)})
     cluster.start_scheduler()
     cluster.submit("sweep.yaml", "--anyway")
-    first = cluster.start_worker(concurrency=SLOTS, env={"WTB_FAULT": "claim.committed:1"}, ready=False)
+    first = cluster.start_worker(concurrency=SLOTS, env={"WTB_FAULT": "claim.committed:2"}, ready=False)
     cluster.until(lambda: not first.lives, "it to be killed with what it has claimed")
     lost = cluster.one("SELECT count(*) FROM executions WHERE status = 'running'")
     assert lost > 1
@@ -115,6 +115,7 @@ IN_TURN = (
         ("journal.committed", 2),
         ("files.publishing", 2),
         ("heartbeat", 2),
+        ("task.done", 1),
     ),
 )
 # Of `wtb submit`, `wtb run` and `wtb delete`.

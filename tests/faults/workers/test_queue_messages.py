@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import random
+import time
 from collections import Counter
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -158,3 +161,86 @@ def test_a_worker_killed_between_commit_and_ack_loses_nothing_and_redelivery_doe
     cluster.ends_well({"succeeded": 1})
     assert before == (cluster.query("SELECT * FROM executions"), cluster.query("SELECT * FROM node_runs"))
     assert cluster.project.log() == ["c0"]
+
+
+@pytest.mark.slow
+def test_a_case_that_runs_for_longer_than_the_visibility_timeout_runs_once(cluster: Cluster) -> None:
+    """Redis delivers its message again every two seconds, to whoever has a free slot."""
+    cluster.project.write({"one.py": ONE_NODE, "sweep.yaml": ONE_NODE_SWEEP, "cases.jsonl": cluster.project.cases(1)})
+    for _ in range(2):
+        cluster.start_worker(concurrency=2, env={"WTB_VISIBILITY_TIMEOUT_S": "2"}, ready=False)
+    cluster.wait_ready()
+    cluster.submit()
+    cluster.until(lambda: cluster.project.log() == ["c0"], "the node to begin")
+    time.sleep(10)
+    cluster.project.write({"gate": ""})
+    cluster.ends_well({"succeeded": 1})
+    assert cluster.project.log() == ["c0"]
+
+
+@pytest.mark.slow
+def test_what_a_killed_worker_had_not_acknowledged_runs_elsewhere(cluster: Cluster) -> None:
+    """It holds a message for each slot; their executions are reclaimed, and their messages have no effect later."""
+    cluster.project.write({"one.py": ONE_NODE, "sweep.yaml": ONE_NODE_SWEEP, "cases.jsonl": cluster.project.cases(4)})
+    cluster.start_scheduler()
+    first = cluster.start_worker(concurrency=2, env={"WTB_VISIBILITY_TIMEOUT_S": "2"})
+    cluster.submit()
+    cluster.until(lambda: len(cluster.project.log()) == 2, "both slots to be at work")
+    assert cluster.redis().hlen("unacked") >= 2
+    first.end()
+    cluster.start_worker(concurrency=2, env={"WTB_VISIBILITY_TIMEOUT_S": "2"})
+    cluster.project.write({"gate": ""})
+    cluster.ends_well({"succeeded": 4})
+    assert Counter(cluster.project.log()).keys() == {"c0", "c1", "c2", "c3"}
+    assert len(cluster.project.log()) == 6, "what was lost ran twice, and nothing else"
+
+
+@pytest.mark.slow
+def test_two_databases_on_one_broker_do_not_consume_each_others_tasks(
+    cluster: Cluster, fresh_postgres_url: str, tmp_path: Path
+) -> None:
+    other_project = Project(tmp_path / "other")
+    other_project.url = fresh_postgres_url
+    with closing(other_project), closing(Cluster(other_project, cluster.valkey)) as other:
+        other.wtb("db", "upgrade", check=0)
+        for one in (cluster, other):
+            files = {"one.py": ONE_NODE, "sweep.yaml": ONE_NODE_SWEEP, "cases.jsonl": one.project.cases(20)}
+            one.project.write({**files, "gate": ""})
+            one.start_worker(concurrency=1)
+        for one in (cluster, other):
+            one.submit()
+        for one in (cluster, other):
+            one.ends_well({"succeeded": 20})
+            assert len(one.project.log()) == 20
+
+
+@pytest.mark.slow
+def test_what_somebody_else_revokes_is_published_as_another_task(cluster: Cluster) -> None:
+    """Only WTB takes work away; a monitor or a person can drop a message."""
+    cluster.project.write({"one.py": ONE_NODE, "sweep.yaml": ONE_NODE_SWEEP, "cases.jsonl": cluster.project.cases(3)})
+    cluster.start_worker(concurrency=1)
+    cluster.submit()
+    cluster.until(lambda: len(cluster.project.log()) == 1, "the slot to be at work")
+    waiting = cluster.tasks("pending")
+    assert len(waiting) == 2
+    cluster.app().control.revoke(waiting)
+    cluster.project.write({"gate": ""})
+    cluster.until(lambda: cluster.cells() == {"succeeded": 3}, "all to succeed without a scheduler")
+    assert not set(waiting) & set(cluster.tasks("completed"))
+    cluster.start_scheduler()
+    cluster.ends_well({"succeeded": 3})
+
+
+@pytest.mark.slow
+def test_a_task_of_a_sweep_that_was_deleted_is_dropped(cluster: Cluster) -> None:
+    write_trail(cluster.project, 1)
+    sweep = cluster.submit("sweep.yaml", "--anyway")
+    (task,) = cluster.tasks()
+    cluster.wtb("cancel", sweep, "--yes", check=0)
+    cluster.wtb("delete", sweep, "--yes", check=0)
+    cluster.start_scheduler()
+    worker = cluster.start_worker()
+    cluster.send(task)
+    cluster.until(lambda: cluster.messages() == 0, "the messages to be read")
+    assert cluster.executions() == []
+    assert not [line for line in worker.said.splitlines() if "Traceback" in line], worker.said

@@ -34,6 +34,7 @@ from wtb.store.runs.queue import (
     queue_of_row,
     some_pending,
     sweeps_of_queue,
+    withdraw,
 )
 from wtb.store.runs.slots import is_fresh, slot_holders
 from wtb.store.tables.schema import (
@@ -374,6 +375,12 @@ def next_published(database: Database, queues: Collection[str]) -> str | None:
 def has_published(database: Database, queues: Collection[str]) -> bool:
     """Return whether a published task waits on one of these queues."""
     return next_published(database, queues) is not None
+
+
+def withdraw_task(database: Database, task_id: str) -> None:
+    """Make the executions of a task that nobody has claimed unpublished: they become parts of other tasks."""
+    with database.write() as connection:
+        withdraw(connection, executions.c.task_id == task_id)
 
 
 def published_ids(database: Database, sweep_id: str) -> list[str]:
