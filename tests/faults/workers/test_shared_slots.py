@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -150,7 +149,7 @@ def test_what_waits_behind_a_long_node_is_run_by_a_worker_that_has_a_free_slot(c
     cluster.start_scheduler()
     submit(cluster, "one", 4, params="hold: true")
     cluster.until(lambda: noted(cluster), "a node to hold the slot")
-    assert len(cluster.executions("running")) == 2, "one waits for the slot"
+    assert len(cluster.executions("running")) == 1, "the others wait as tasks of their own"
     cluster.start_worker(concurrency=3)
     cluster.until(lambda: len(noted(cluster)) == 4, "all to have begun, none of which has ended")
     cluster.project.write({"gate": ""})
@@ -220,14 +219,15 @@ def test_what_a_worker_claims_while_its_sweep_is_paused_is_given_back(
     monkeypatch.setattr(session_module, "load_executions", paused_meanwhile)
     with closing(Database(str(cluster.project.url))) as database:
         worker = session_module.Worker("here", 1, (DEFAULT_QUEUE,))
-        notifier, slots = SimpleNamespace(notify=lambda rows: None), session_module.Slots(1)
-        session = session_module.WorkerSession(database, worker, notifier, slots, lambda: None)  # type: ignore[arg-type]
+        slots = session_module.Slots(1)
+        session = session_module.WorkerSession(database, worker, lambda: None, slots, lambda: None)
         try:
             number = slots.take()
             assert number is not None
-            work = session.next(number, None)
-            assert work is not None
-            session.run(work)
+            _, run = session.claim(number, cluster.tasks()[0])
+            assert run is not None
+            session.work_off(run)
+            assert run.given_up == "not now"
             cluster.until(lambda: not cluster.executions("running"), "what it claimed to be given back", 10)
         finally:
             session.end()
