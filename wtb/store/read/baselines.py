@@ -8,11 +8,10 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.store.access.scope import in_scope
-from wtb.store.bulk import fetch_row
+from wtb.store.bulk import fetch_row, insert_of
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep
@@ -199,8 +198,8 @@ def set_baseline(
             raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
         mine = _named(sweep.session_id, name)
         before = connection.scalar(sa.select(baselines.c.sweep_id).where(*mine))
-        dialect = sqlite if database.is_sqlite else postgresql
-        insert = dialect.insert(baselines).values(session_id=sweep.session_id, name=name, sweep_id=sweep_id)
+        insert = insert_of(connection, baselines)
+        insert = insert.values(session_id=sweep.session_id, name=name, sweep_id=sweep_id)
         insert = insert.values(set_at=now(), noise_floor=noise_floor, reference_id=None, nights=None)
         changed = ["sweep_id", "set_at", "reference_id", "nights"]
         changed += ["noise_floor"] if noise_floor is not None or before != sweep_id else []

@@ -11,10 +11,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from wtb.core.tree.grouping import agreed
 from wtb.store.bulk import fetch_records
@@ -38,6 +37,9 @@ from wtb.store.tables.schema import (
     sweeps,
     working,
 )
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects.postgresql import Insert
 
 DEFAULT_QUEUE = ""
 MOST_AT_ONCE = 16  # executions claimed by one slot
@@ -283,7 +285,9 @@ def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: _Turn) ->
 
 
 @cache
-def _insert_of_slots() -> postgresql.Insert:
+def _insert_of_slots() -> Insert:
+    from sqlalchemy.dialects import postgresql  # imported here: SQLite, which has no such slots, does without
+
     insert = postgresql.insert(working).values(since=now())
     changed = {name: insert.excluded[name] for name in ("session_id", "sweep_id", "execution_id", "since")}
     return insert.on_conflict_do_update(index_elements=list(working.primary_key), set_=changed)
