@@ -25,13 +25,13 @@ from wtb.core.errors import InputError, did_you_mean
 from wtb.core.factors.factors import factors_of
 from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
 from wtb.core.scoring.figures import OF_SCORES
-from wtb.core.scoring.measure import Measure
+from wtb.core.scoring.measure import MEASURED_NAMES, Measure
 from wtb.core.scoring.passes import read_passes
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.scoring.unknown_costs import UnknownCost, is_concerned
 from wtb.core.tree.added_rows import Addition, additions
 from wtb.core.tree.stored_spec import StoredStop
-from wtb.planning.metric_names import COST, MEASURED_NAMES, primary_of
+from wtb.planning.metric_names import COST, primary_of
 from wtb.store.database import Database
 from wtb.store.growth.stopped import stopped_of
 from wtb.store.read import aggregates, costs, evidence, outcomes, queries

@@ -21,7 +21,6 @@ from wtb.analysis.comparison.pools import Pool, pools
 from wtb.analysis.comparison.reasons import Facts, chance, sentences
 from wtb.analysis.comparison.regressions import Answer, Finding, Question, answer, of_sweep
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, NOT_WORSE, SAME, UNCLEAR, WORSE, overall
-from wtb.analysis.headings import sweep_heading
 from wtb.analysis.interim import why_stopped
 from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.statistics import Floats, margins
@@ -124,8 +123,8 @@ def compare_sweeps(
     )
     return {
         "version": VERSION,
-        "before": sweep_heading(before),
-        "after": sweep_heading(after),
+        "before": before.heading,
+        "after": after.heading,
         "changed": changed,
         "compared": {
             "combinations": len(pairs.choices),

@@ -11,7 +11,6 @@ import numpy as np
 from wtb.analysis.comparison.compare import LOOKED_INTO, compare_sweeps
 from wtb.analysis.comparison.pairing import Integers, Pairs, match
 from wtb.analysis.comparison.verdicts import UNCLEAR, WORSE
-from wtb.analysis.headings import sweep_heading
 from wtb.analysis.nightly.line import Line
 from wtb.analysis.nightly.slide import Trend, alert, find_trend
 from wtb.analysis.scores import Scores
@@ -109,7 +108,7 @@ def judge_nights(database: Database, line: Line, margin: Mapping[str, float]) ->
         ]
     return {
         "night": line.number,
-        "reference": sweep_heading(line.reference),
+        "reference": line.reference.heading,
         "repeats": len(line.block),
         "new_code": line.has_new_code,
         "level": line.level,

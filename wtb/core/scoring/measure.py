@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Final, Literal, TypedDict
 
 from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.scales import OnFailure, Scale
 
 Better = Literal["higher", "lower"]
 Compare = Literal["mean", "median"]
+
+MEASURED_NAMES: Final = frozenset({"latency", "cost", "tokens", "node_runs"})
+"""Metrics of what a cell takes, not of what it comes to. Their evaluators are `built_in.MEASURED`."""
 
 
 class StoredMeasure(TypedDict):

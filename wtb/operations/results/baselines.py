@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from wtb.analysis.comparison.noise_floor import check_code, noise_floor
-from wtb.analysis.gates import judged
+from wtb.analysis.kept_matrix import judged
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
 from wtb.core.documents.comparison import BaselineDocument, NoiseFloorDocument

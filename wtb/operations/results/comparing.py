@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from wtb.analysis.comparison.compare import LOOKED_INTO, check_margin, compare_sweeps
 from wtb.analysis.comparison.row_pairs import compare_two_rows
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
-from wtb.analysis.gates import judged
+from wtb.analysis.kept_matrix import judged
 from wtb.analysis.nightly.gathering import line_of_baseline
 from wtb.analysis.nightly.series import compare_night
 from wtb.core.arguments.checking import checked

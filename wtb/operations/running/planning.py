@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from wtb.analysis.cases_needed import margin_documents
-from wtb.analysis.matrix.build import build
+from wtb.analysis.kept_matrix import read_matrix
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import MOST, Number
 from wtb.core.documents.plan import LastSweepDocument, PlanDocument
@@ -91,7 +91,7 @@ def _last_sweep(database: Database, prepared: Prepared) -> LastSweepDocument | N
     """Return what the last sweep of this name leaves open by the metric that decides."""
     spec = prepared.bound.spec
     last = queries.latest_completed(database, session_name(spec.session), spec.sweep)
-    matrix = None if last is None else build(database, last)
+    matrix = None if last is None else read_matrix(database, last)
     if matrix is None or (metric := matrix["primary"]) is None:
         return None
     sentence = next_step(matrix, metric).strip()

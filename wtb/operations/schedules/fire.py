@@ -19,7 +19,8 @@ import sqlalchemy as sa
 
 from wtb.analysis.comparison.reasons import origins
 from wtb.analysis.comparison.verdicts import UNCLEAR, WORSE, passes
-from wtb.analysis.gates import check_gates, judged
+from wtb.analysis.gates import check_gates
+from wtb.analysis.kept_matrix import judged
 from wtb.analysis.matrix.build import freeze
 from wtb.analysis.nightly.gathering import line_of_fire
 from wtb.analysis.nightly.series import compare_night
