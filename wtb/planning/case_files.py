@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe
 from wtb.core.texts import listed_names
 from wtb.core.values import Json
@@ -31,7 +32,7 @@ class Wrong(Exception):
     """What is wrong with one case, found and expected; its reader puts the place before it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Headings:
     """The first row of a table. place: where it stands, such as FILE:1."""
 

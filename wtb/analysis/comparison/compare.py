@@ -7,7 +7,6 @@ one of the sweeps has are left out, and said to be.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -31,6 +30,7 @@ from wtb.analysis.statistics.missing.unseen_losses import span_of
 from wtb.analysis.statistics.missing.worst_case import Pairs as TableOfPairs
 from wtb.analysis.statistics.units import Units
 from wtb.authoring.evaluation.evaluators import beyond_scale
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.providers.faults import is_waiting
 from wtb.core.scoring.failure_scores import MOST_LOST
@@ -216,7 +216,7 @@ def _metrics(database: Database, before: SweepRow, after: SweepRow) -> _Metrics:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class _Sides:
     """The results of two sweeps, and what compares them."""
 

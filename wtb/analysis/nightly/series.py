@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from wtb.analysis.statistics.intervals import intervals
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.sequential.nights import NIGHTS, NightTest, night_tests
 from wtb.analysis.statistics.units import Units, by_unit, numbered
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.scoring.measure import Measure
 from wtb.core.serialization.plain_json import iso
@@ -120,7 +121,7 @@ def judge_nights(database: Database, line: Line, margin: Mapping[str, float]) ->
     }
 
 
-@dataclass(frozen=True)
+@frozen
 class _Metric:
     """One metric that decides.
 
@@ -244,7 +245,7 @@ def _is_paired(measure: Measure) -> bool:
     return measure.figure is None and measure.compare == "mean"
 
 
-@dataclass(frozen=True)
+@frozen
 class _View:
     """A sweep whose scores are read in the order of tonight's combinations and cases.
 

@@ -51,6 +51,7 @@ from wtb.analysis.statistics.paired import (
 from wtb.analysis.statistics.power.next_step import Leads, NextStep, next_step
 from wtb.analysis.statistics.power.pairs import PAIRS, Change, detectable, larger
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.missing_words import hangs_on, unseen
 
 T = TypeVar("T", bound=Any)
@@ -59,7 +60,7 @@ Better = Literal["higher", "lower"]
 ELIGIBLE = 0.95  # of the cases; a row with a score in fewer is not ranked
 
 
-@dataclass(frozen=True)
+@frozen
 class Design:
     """How the rows of one metric are compared.
 
@@ -234,7 +235,7 @@ class Winner:
     shrunken: float | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Comparison:
     """All combinations under one metric.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.serialization.plain_json import iso
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Writer, shown
@@ -147,7 +148,7 @@ class RollbackCheck:
         return self.checkpoint is not None
 
 
-@dataclass(frozen=True)
+@frozen
 class ExecutionHistory:
     """The line of checkpoints from the input of an execution to its head, oldest first.
 

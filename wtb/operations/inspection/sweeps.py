@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, get_args
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Number
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.common import RunStatus
 from wtb.core.documents.executions import ExecutionDocument, OutcomeDocument, StandingDocument
 from wtb.core.documents.sweeps import CellDocument, RunDocument, StatusDocument, SummaryDocument, SweepDocument
@@ -226,7 +226,7 @@ def show(context: Context, ref: str, *, calls: bool = False) -> SummaryDocument 
     return summary_document(context.database, target.row)
 
 
-@dataclass(frozen=True)
+@frozen
 class Cells:
     """The cells of a sweep.
 

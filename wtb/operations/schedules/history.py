@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -12,6 +11,7 @@ from wtb.analysis.kept_matrix import read_matrix
 from wtb.analysis.nightly.gathering import series_of
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
+from wtb.core.classes.frozen import frozen
 from wtb.core.cron import BAD, late_after, zone_of
 from wtb.core.documents.administration import FireFigures, HistoricFire, ScheduleHistoryDocument
 from wtb.core.documents.common import Combination, FixedReference
@@ -136,7 +136,7 @@ def _changed(before: SweepRow | None, sweep: SweepRow | None) -> list[str]:
     return [] if before is None or sweep is None else changed_code(before, sweep)
 
 
-@dataclass(frozen=True)
+@frozen
 class ScheduleCheck:
     """Whether a schedule does what it should.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, did_you_mean
 from wtb.core.ids import plain_id
 from wtb.core.scoring.measure import MEASURED_NAMES
@@ -27,7 +28,7 @@ from wtb.planning.redaction import names_problems
 from wtb.planning.sweep_spec import SingleSpec, SweepSpec
 
 
-@dataclass(frozen=True)
+@frozen
 class CheckedCases:
     """The cases of a sweep.
 

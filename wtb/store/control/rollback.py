@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events.executions import Rollback as RollbackData
 from wtb.core.documents.questions import CompensationDocument
 from wtb.core.errors import ConflictError, StoreError
@@ -51,7 +52,7 @@ SUPERSEDED = "superseded by a rollback"
 _CELL = ("sweep_id", "case_number", "repeat", "combination")
 
 
-@dataclass(frozen=True)
+@frozen
 class Leaving:
     """What a rollback leaves, once the execution is paused. head: the new one, where it was try_move already.
 
@@ -72,7 +73,7 @@ class Leaving:
     head: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Ending:
     """How a rollback ends. status_reason: why the execution is paused then. words: describe the target for people.
 

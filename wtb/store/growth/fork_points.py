@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
 from wtb.core.failures import StoredFailure
 from wtb.core.status import FAILED_CELLS, FINAL_CELLS, OPEN_EXECUTIONS
@@ -34,7 +35,7 @@ class Origin(NamedTuple):
     changed: frozenset[str]
 
 
-@dataclass(frozen=True)
+@frozen
 class NewRow:
     """A combination to add.
 
@@ -79,7 +80,7 @@ class BaseCell:
     edited: bool | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Start:
     """Where a new cell begins: at a checkpoint, with an execution that is there, or at the end, as another one failed.
 

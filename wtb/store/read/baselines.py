@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_row, insert_of
@@ -55,7 +56,7 @@ def named_baseline(database: Database, session: str, name: str) -> SweepRow:
     raise NotFound(f"there is no baseline {name!r} in session {session!r}{how}", kind="baseline")
 
 
-@dataclass(frozen=True)
+@frozen
 class Night:
     """A sweep that was compared with a baseline.
 
@@ -70,7 +71,7 @@ class Night:
     was_accepted: bool
 
 
-@dataclass(frozen=True)
+@frozen
 class Nights:
     """The nights of a baseline since its reference was set.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
@@ -44,7 +44,7 @@ LoggedT = TypeVar("LoggedT", bound=Logged)
 Change = tuple[str, NewExecution | NewNodeRun]  # an id, and the columns of its row that change
 
 
-@dataclass(frozen=True)
+@frozen
 class _Places:
     """Where the events of a batch stand in the log: the number of the transaction, and their ids by number."""
 

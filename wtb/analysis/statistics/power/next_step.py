@@ -18,6 +18,7 @@ from wtb.analysis.statistics.intervals import Floats, intervals, rate_difference
 from wtb.analysis.statistics.paired import Tested
 from wtb.analysis.statistics.power.pairs import pairs_needed
 from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
+from wtb.core.classes.frozen import frozen
 
 _FAR = 50  # times the cases that there are: more than anybody will run
 
@@ -38,7 +39,7 @@ class NextStep:
     differ_at_most: float | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Leads:
     """The leads of the best over the other candidates.
 
