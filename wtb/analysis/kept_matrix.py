@@ -5,8 +5,9 @@ Reading a kept matrix imports nothing that figures are made with, which takes lo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
+from wtb.core.documents.matrix import VERSION
 from wtb.planning.metric_names import margins_of
 from wtb.store.control.labels import has_labels
 from wtb.store.database import Database
@@ -17,8 +18,6 @@ from wtb.store.schedules import fire_of_sweep
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, MatrixDocument
     from wtb.core.scoring.scales import OnFailure
-
-VERSION: Final = 1
 
 
 def read_matrix(

@@ -20,7 +20,6 @@ from wtb.analysis.decision import decide
 from wtb.analysis.effects.attribution import attribute
 from wtb.analysis.failure_causes import causes
 from wtb.analysis.judges.models import models_of_judges
-from wtb.analysis.kept_matrix import VERSION
 from wtb.analysis.matrix.added_rows import AddedRows
 from wtb.analysis.matrix.caveats import (
     bounds_that_matter,
@@ -47,7 +46,7 @@ from wtb.analysis.statistics.sequential.anytime import limit_from
 from wtb.analysis.statistics.sequential.running import Method
 from wtb.analysis.statistics.units import FEW, FEWEST
 from wtb.core.documents.common import cell_counts
-from wtb.core.documents.matrix import is_ranked
+from wtb.core.documents.matrix import VERSION, is_ranked
 from wtb.core.errors import StoreError
 from wtb.core.factors.factors import labels_of
 from wtb.core.scoring.measure import Measure

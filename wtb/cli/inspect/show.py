@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -12,7 +12,6 @@ from wtb.cli import options
 from wtb.cli.console import open_backend, put, read_row, say, width
 from wtb.cli.output import in_color, present, put_cells, put_lines, put_value
 from wtb.cli.pages import open_page
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, NotFound
 from wtb.core.status import FAILED_CELLS
 from wtb.display.text import sweeps
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
 
 
-@frozen
-class _Asked:
+class _Asked(NamedTuple):
     """What is shown, from where, and how.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wtb.analysis import gates, kept_matrix
+from wtb.analysis import gates
 from wtb.cli import options
 from wtb.cli.console import (
     backend_elsewhere,
@@ -141,6 +141,8 @@ def present(
     context: Context, ran: Ran, format: options.MatrixFormat, output: Path | None, *, strict: bool = False
 ) -> None:
     """Show the matrix of a sweep, and exit with the code of its outcome."""
+    from wtb.analysis import kept_matrix  # which the first node does not wait for
+
     document = kept_matrix.judged(context.database, ran.sweep)
     put(render_matrix(document, format, output), output)
     raise typer.Exit(exit_code(document, ran.ended, strict=strict))
