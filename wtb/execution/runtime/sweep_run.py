@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from wtb.analysis.early_stop import Stopping
 from wtb.authoring.code.calling import Caller, Debugged
-from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, StoreError, WTBError
 from wtb.core.fault_points import point
 from wtb.core.stop import PROCESS_DIED, Stop, Stopped
@@ -43,7 +43,7 @@ ALERTS_S = 15.0  # for the last alerts
 AT_ONCE = 256  # executions claimed in one transaction
 
 
-@frozen
+@dataclass(frozen=True)
 class Ended:
     """How a run ended.
 

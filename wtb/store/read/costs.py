@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
@@ -83,7 +83,7 @@ _LOST = sa.and_(attempts.c.status == "failed", _IS_LOST)
 _FAILED = sa.and_(attempts.c.status == "failed", ~_IS_LOST)
 
 
-@frozen
+@dataclass(frozen=True)
 class Spent:
     """What was spent for one thing.
 
@@ -157,7 +157,7 @@ def unknown_costs_of(database: Database, which: Which) -> list[UnknownCost]:
     return [reason for place, reason in enumerate(reasons) if reason not in reasons[:place]]
 
 
-@frozen
+@dataclass(frozen=True)
 class Which:
     """Whose costs are asked for; None is all. since: attempts that started then or later, in seconds."""
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
-from wtb.core.classes.frozen import frozen
 from wtb.core.tree.grouping import agreed
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
@@ -48,7 +47,7 @@ MOST_IN_TURN = 4  # the same while other sweeps wait for their turns
 COUNTED = 4096  # pending executions; larger numbers make no difference
 
 
-@frozen
+@dataclass(frozen=True)
 class Slot:
     """A slot of a worker process. queues: those that it takes executions from; the default one is the empty string."""
 
@@ -323,7 +322,7 @@ def leave(database: Database, slot: Slot) -> None:
     database.execute(_of([slot], working.delete()))
 
 
-@frozen
+@dataclass(frozen=True)
 class Demand:
     """Slots and work of one queue: `free` slots beyond the `pending` executions, and `busy` ones."""
 

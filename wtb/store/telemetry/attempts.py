@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.core.classes.frozen import frozen
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.tables.schema import attempts, calls, cases, cells, executions, invocations, node_runs, scores, sweeps
 
 
-@frozen
+@dataclass(frozen=True)
 class TracedExecution:
     """An execution. parent_id: what it was forked from, or tries again. combinations: those that it stands for."""
 
@@ -30,7 +30,7 @@ class TracedExecution:
     case_id: str
 
 
-@frozen
+@dataclass(frozen=True)
 class TracedAttempt:
     """An attempt of a node run of an execution."""
 
@@ -50,7 +50,7 @@ class TracedAttempt:
     is_accepted: bool
 
 
-@frozen
+@dataclass(frozen=True)
 class TracedCall:
     """A call of a model or of a tool. at: when it had ended. prompt, response: typed JSON, where they are wanted."""
 
@@ -68,7 +68,7 @@ class TracedCall:
     response: str | None
 
 
-@frozen
+@dataclass(frozen=True)
 class TracedInvocation:
     """A call of a tool of the workflow. at: when it began. arguments, result: typed JSON, where they are wanted."""
 
@@ -83,7 +83,7 @@ class TracedInvocation:
     result: str | None
 
 
-@frozen
+@dataclass(frozen=True)
 class TracedScore:
     """A score of a cell that an execution ended."""
 
