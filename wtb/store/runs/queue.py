@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -37,9 +37,6 @@ from wtb.store.tables.schema import (
     sweeps,
     working,
 )
-
-if TYPE_CHECKING:
-    from sqlalchemy.dialects.postgresql import Insert
 
 DEFAULT_QUEUE = ""
 MOST_AT_ONCE = 16  # executions claimed by one slot
@@ -285,7 +282,7 @@ def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: _Turn) ->
 
 
 @cache
-def _insert_of_slots() -> Insert:
+def _insert_of_slots() -> sa.Insert:
     from sqlalchemy.dialects import postgresql  # imported here: SQLite, which has no such slots, does without
 
     insert = postgresql.insert(working).values(since=now())
