@@ -45,8 +45,10 @@ def declared(decorator: Callable[[Any], Any]) -> Any:
     return decorator(Place)
 
 
-def test_its_signature_fields_and_texts_are_those_of_a_dataclass() -> None:
-    ours, theirs = declared(frozen), declared(dataclass(frozen=True))
+@pytest.mark.parametrize("slots", [False, True])
+def test_its_signature_fields_and_texts_are_those_of_a_dataclass(slots: bool) -> None:
+    ours, theirs = declared(frozen(slots=slots)), declared(dataclass(frozen=True, slots=slots))
+    assert hasattr(ours(1), "__dict__") is not slots
     assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
     assert [place.name for place in fields(ours)] == [place.name for place in fields(theirs)]
     assert ours.__match_args__ == theirs.__match_args__
@@ -88,9 +90,34 @@ def test_instances_never_change() -> None:
     assert replace(point, y=3).length == 4
 
 
-def test_instances_can_be_copied() -> None:
-    point = Point(1, 2, ["a"])
+@pytest.mark.parametrize("slots", [False, True])
+def test_instances_can_be_copied(slots: bool) -> None:
+    point = declared(frozen(slots=slots))(1, 2, ["a"])
     assert copy.deepcopy(point) == copy.copy(point) == point
+
+
+@frozen(slots=True)
+class Narrow:
+    """Two fields in slots."""
+
+    x: int
+    y: int = 0
+
+
+@frozen(slots=True)
+class Wider(Narrow):
+    """Another field."""
+
+    z: int = 0
+
+
+def test_instances_with_slots_never_change_and_are_equal_by_their_fields() -> None:
+    assert Wider(1, z=2) == Wider(1, 0, 2) != Wider(1)
+    assert Narrow(1) != Wider(1)
+    assert hash(Wider(1)) == hash(Wider(1))
+    assert replace(Wider(1), y=3) == Wider(1, 3)
+    with pytest.raises(FrozenInstanceError, match="'x'"):
+        Wider(1).x = 2  # type: ignore[misc]
 
 
 @frozen

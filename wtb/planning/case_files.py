@@ -15,7 +15,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -40,7 +39,7 @@ class Headings:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class TableRow:
     """Another row of a table."""
 

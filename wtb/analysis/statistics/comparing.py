@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
@@ -163,7 +163,7 @@ class Design:
 PLAIN = Design()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Estimate:
     """One combination under one metric; field for field an entry of `metrics` in the JSON contract.
 
@@ -201,7 +201,7 @@ class Estimate:
     unseen: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Lead:
     """The best against its closest rival: the next where it is clear, else the one that it is least sure to beat.
 
@@ -222,7 +222,7 @@ class Lead:
     unseen: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Winner:
     """The figures of the best, given that it was chosen for them.
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -40,7 +39,7 @@ from wtb.core.classes.frozen import frozen
 FEWEST_DIFFERENT = 5  # cases: 2 ** -5 is the first that is below 5%
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Contrast:
     """One row, or pool of rows, of a later side compared with an earlier one; all turned so that a gain is positive.
 

@@ -302,7 +302,7 @@ class Evaluator:
         return Measure(better or "higher", better is not None, self.compare, low, high, on_failure, self.figure, passes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class EvaluationTask:
     """A finished cell in encoded form, to be scored where user code runs."""
 

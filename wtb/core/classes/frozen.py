@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from functools import partial
 from operator import attrgetter
-from typing import Any, Final, NoReturn, TypeVar, dataclass_transform
+from typing import Any, Final, NoReturn, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
 
@@ -20,50 +21,70 @@ class _Unset:
 _UNSET: Final = _Unset()
 
 
+@overload
 @dataclass_transform(frozen_default=True, field_specifiers=(Field, field))
-def frozen(cls: type[T]) -> type[T]:
+def frozen(cls: type[T], /) -> type[T]: ...
+@overload
+@dataclass_transform(frozen_default=True, field_specifiers=(Field, field))
+def frozen(*, slots: bool) -> Callable[[type[T]], type[T]]: ...
+def frozen(cls: type[Any] | None = None, /, *, slots: bool = False) -> Any:
     """Make a class a dataclass whose instances never change, as `dataclass(frozen=True)` does.
 
     That compiles six methods for each class, which takes a quarter of the start of a command: these classes share all
     methods but `__init__`. A class cannot be derived from one that `dataclass(frozen=True)` made, nor the other way.
 
     Args:
-        cls: A class with annotated fields, without slots.
+        cls: A class with annotated fields.
+        slots: Give it slots. Classes that it derives from need them, too.
 
     Returns:
-        The class.
+        The class; with slots another one, as `dataclass` makes it.
     """
-    dataclass(init=False, repr=False, eq=False)(cls)
+    if cls is None:
+        return partial(_frozen, slots=slots)
+    return _frozen(cls, slots=slots)
+
+
+def _frozen(cls: type[Any], *, slots: bool) -> type[Any]:
+    cls = dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
     if "__init__" not in vars(cls):
-        cls.__init__ = _initializer(cls)  # type: ignore[method-assign]
-    for name, method in _SHARED.items():
-        if getattr(cls, name) in (None, getattr(object, name)):  # None: the hash of a class with an __eq__ of its own
+        cls.__init__ = _initializer(cls, slots)
+    for name, method in (_SHARED | _OF_SLOTS if slots else _SHARED).items():
+        # None: the hash of a class with an __eq__ of its own
+        if getattr(cls, name, None) in (None, getattr(object, name, None)):
             setattr(cls, name, method)
     return cls
 
 
-def _initializer(cls: type) -> Callable[..., None]:
+def _initializer(cls: type, slots: bool) -> Callable[..., None]:
     """Compile the `__init__` of a class."""
     names: dict[str, Any] = {"_UNSET": _UNSET}
     positional: list[str] = []
     by_name: list[str] = []
-    lines = ["_fields_of_self = self.__dict__"]
+    lines = ["pass" if slots else "_fields_of_self = self.__dict__"]
+
+    def assign(name: str, value: str) -> None:
+        if slots:
+            names[f"_set_{name}"] = getattr(cls, name).__set__
+        lines.append(f"_set_{name}(self, {value})" if slots else f"_fields_of_self[{name!r}] = {value}")
+
     for place in fields(cls):
         name, has_factory = place.name, place.default_factory is not MISSING
         if has_factory:
             names[f"_make_{name}"] = place.default_factory
         if not place.init:
-            lines += [f"_fields_of_self[{name!r}] = _make_{name}()"] if has_factory else []
+            if has_factory:
+                assign(name, f"_make_{name}()")
             continue
         parameter = name
         if has_factory:
             parameter = f"{name}=_UNSET"
-            lines.append(f"_fields_of_self[{name!r}] = _make_{name}() if {name} is _UNSET else {name}")
+            assign(name, f"_make_{name}() if {name} is _UNSET else {name}")
         else:
             if place.default is not MISSING:
                 names[f"_default_{name}"] = place.default
                 parameter = f"{name}=_default_{name}"
-            lines.append(f"_fields_of_self[{name!r}] = {name}")
+            assign(name, name)
         (by_name if place.kw_only else positional).append(parameter)
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
@@ -111,4 +132,14 @@ def _delete(self: Any, name: str) -> NoReturn:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
+def _get_state(self: Any) -> list[Any]:
+    return [getattr(self, place.name) for place in fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for place, value in zip(fields(self), state, strict=True):
+        object.__setattr__(self, place.name, value)
+
+
 _SHARED: Final = {"__eq__": _eq, "__hash__": _hash, "__repr__": _repr, "__setattr__": _set, "__delattr__": _delete}
+_OF_SLOTS: Final = {"__getstate__": _get_state, "__setstate__": _set_state}  # for copies, which would assign to fields

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.scales import OnFailure, Scale
 
@@ -28,7 +28,7 @@ class StoredMeasure(TypedDict):
     figure: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Measure:
     """How the values of a metric are read: which are better, whether that was declared, and how they are compared.
 
@@ -75,7 +75,7 @@ class Measure:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Score:
     """One metric of one cell: a value, or the reason why there is none, or neither if the case has no expected value.
 

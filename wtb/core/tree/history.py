@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -27,7 +27,7 @@ Granularity = Literal["node", "tool"]
 _LISTED = 20  # names in an error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class RecordedRun:
     """A node run on a line: a task of a node under a variant, and how it ended.
 
@@ -86,7 +86,7 @@ class Decision(NamedTuple):
         return document
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class NodeBoundary:
     """One visit of a node, computed from the checkpoints around it and from its node runs.
 
@@ -124,7 +124,7 @@ class NodeBoundary:
     output: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class RollbackCheck:
     """Whether a rollback can lead to a target. It is true if that is so.
 

@@ -6,10 +6,9 @@ of several requests with one key, to however many servers, one changes something
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
 from wtb.store.access.expiry import remove_expired
 from wtb.store.access.scope import scope_of
@@ -28,7 +27,7 @@ class Repeated(StoreError):
         self.digest = digest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Claim:
     """A request and its key.
 

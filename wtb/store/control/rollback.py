@@ -8,7 +8,7 @@ must be finished before it goes on. Where there are no tools `begin` does both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -212,7 +212,7 @@ def _new_rollback(leaving: Leaving, head: str, by: str, reason: str | None) -> N
     }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class _Sweep:
     """The sweep of an execution that is rolled back."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
@@ -62,7 +61,7 @@ def nearest_origins(choices: Mapping[str, str], others: Mapping[int, Mapping[str
     return sorted(origins, key=lambda origin: len(origin.changed))[:MOST_ORIGINS]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class BaseCell:
     """A cell of a combination that a new one is made from, with the head of the execution of its outcome."""
 

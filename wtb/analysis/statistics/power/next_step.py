@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from bisect import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from wtb.core.classes.frozen import frozen
 _FAR = 50  # times the cases that there are: more than anybody will run
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class NextStep:
     """The next step towards the best of the candidates.
 
