@@ -14,6 +14,7 @@ from wtb.config.garbage import start_collecting
 
 BENCHMARKS = {
     "start": "embedded.start",
+    "reading": "embedded.reading",
     "tiny": "embedded.tiny",
     "guards": "embedded.guards",
     "processes": "embedded.processes",

@@ -51,7 +51,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
             starts.append(started_s / bare_s)
             workers.append(worker_s / started_s)
     yield of_rounds("`wtb --help`, CPU", helps, "s", 0.25)
-    yield of_rounds("`wtb run` until its first node runs / bare imports", starts, "x", 1.5)
+    yield of_rounds("`wtb run` until its first node runs / bare imports", starts, "x", 1.4)
     yield of_rounds("`wtb worker` until its first node runs / `wtb run`", workers, "x")
 
 

@@ -54,8 +54,8 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         graphs.append(_swept(_new_folder(environment.folder), "benchmarks.workloads.waiting_graph:waiting"))
         for name, run in peers.items():
             others[name].append(run())
-    yield from _figures("W", rounds, 1.4, 1.15, 250)
-    yield from _figures("W as a graph", graphs)
+    yield from _figures("W", rounds, 1.25, 1.15, 200)
+    yield from _figures("W as a graph", graphs, 1.6, 1.15, 350)
     whole = [one.whole_s for one in rounds]
     yield of_rounds("W: whole command / plain asyncio with a semaphore", _ratios(whole, bares), "x")
     for name, seconds in others.items():

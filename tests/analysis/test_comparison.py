@@ -13,7 +13,8 @@ from tests.support.bench import in_memory, make_bench
 from wtb import evaluator
 from wtb.analysis.comparison.changes import setting_changes
 from wtb.analysis.comparison.compare import compare_sweeps
-from wtb.analysis.gates import all_hold, judged
+from wtb.analysis.gates import all_hold
+from wtb.analysis.kept_matrix import judged
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.retention_policy import Policy

@@ -10,7 +10,7 @@ import pytest
 from wtb import evaluator
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.effects.attribution import attribute, pairwise
-from wtb.analysis.gates import judged
+from wtb.analysis.kept_matrix import judged
 from wtb.analysis.matrix.build import build, freeze
 from wtb.analysis.scores import Scores
 from wtb.authoring.edges import END

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wtb.analysis.comparison.compare import compare_sweeps
-from wtb.analysis.gates import judged
+from wtb.analysis.kept_matrix import judged
 from wtb.analysis.matrix.build import build
 from wtb.analysis.running_totals import live
 from wtb.analysis.statistics.figures.repeats import over_repeats

@@ -22,7 +22,8 @@ import wtb
 from tests.support.amounts import examples
 from tests.support.forkserver import Script
 from wtb import Sweep
-from wtb.analysis.matrix.build import build, freeze, made
+from wtb.analysis.kept_matrix import read_matrix
+from wtb.analysis.matrix.build import freeze, made
 from wtb.analysis.running_totals import leaders, live
 from wtb.analysis.scores import Scores
 from wtb.authoring.edges import END
@@ -562,16 +563,16 @@ def frozen(bench: Any) -> dict[str, Any]:
 
 
 def test_the_kept_matrix_is_byte_for_byte_the_one_that_is_made(ended: Any) -> None:
-    made = orjson.dumps(build(ended.database, ended.row))
+    made = orjson.dumps(read_matrix(ended.database, ended.row))
     assert orjson.dumps(frozen(ended)) == made
-    assert orjson.dumps(build(ended.database, ended.row)) == made
+    assert orjson.dumps(read_matrix(ended.database, ended.row)) == made
 
 
 def test_a_kept_matrix_is_read_without_looking_at_a_cell(ended: Any) -> None:
     frozen(ended)
     row, asked = ended.row, []
     sa.event.listen(ended.database.engine, "before_cursor_execute", lambda *args: asked.append(args[2]))
-    build(ended.database, row)
+    read_matrix(ended.database, row)
     assert any("matrices" in query for query in asked)
     assert not [query for query in asked if "cells" in query or "scores" in query or "node_runs" in query]
 
@@ -651,7 +652,7 @@ def test_a_kept_matrix_is_not_read_any_more_when_its_sweep_has_changed(
 ) -> None:
     before = frozen(ended)
     change(ended)
-    after = build(ended.database, ended.row)
+    after = read_matrix(ended.database, ended.row)
     assert after == made(ended.database, ended.row, Scores(ended.database, ended.row))
     assert after != before, "the change shows"
     assert ended.counts == Counter(row["status"] for row in ended.rows(cells))
@@ -660,10 +661,10 @@ def test_a_kept_matrix_is_not_read_any_more_when_its_sweep_has_changed(
 
 
 def test_what_does_not_show_in_the_matrix_leaves_it_right(ended: Any) -> None:
-    before = build(ended.database, ended.row)
+    before = read_matrix(ended.database, ended.row)
     frozen(ended)
     retention.pin_sweep(ended.database, ended.sweep_id, True)
-    assert build(ended.database, ended.row) == before
+    assert read_matrix(ended.database, ended.row) == before
     assert frozen(ended) == before
 
 
@@ -680,7 +681,7 @@ def test_a_matrix_whose_sweep_changed_while_it_was_made_is_not_read(ended: Any, 
     freeze(ended.database, ended.sweep_id)
     monkeypatch.undo()
     assert kept(ended.database, ended.sweep_id) is None
-    assert build(ended.database, ended.row) == made(ended.database, ended.row, Scores(ended.database, ended.row))
+    assert read_matrix(ended.database, ended.row) == made(ended.database, ended.row, Scores(ended.database, ended.row))
 
 
 def _is_whole(bench: Any) -> bool:

@@ -15,7 +15,7 @@ from tests.support.bench import Bench
 from tests.support.model_provider import Fault, ModelProvider, answer_to, limited, model_provider
 from wtb import END, Workflow
 from wtb.analysis.comparison.compare import compare_sweeps
-from wtb.analysis.gates import judged
+from wtb.analysis.kept_matrix import judged
 from wtb.analysis.matrix.build import build
 from wtb.core.providers import faults
 from wtb.display.matrix import csv, table

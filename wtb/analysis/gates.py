@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
 from wtb.core.documents.matrix import is_ranked
@@ -12,56 +12,19 @@ from wtb.core.errors import InputError
 from wtb.core.expressions.figures import Condition, Name
 from wtb.core.expressions.language import UnknownValue
 from wtb.core.scoring.missing_words import hangs_on
-from wtb.core.scoring.scales import OnFailure
 from wtb.core.tree.combinations import in_words
 from wtb.planning.factors.gate_forms import parse_gate
 from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure
-from wtb.planning.prepare import matching
-from wtb.planning.sweep_spec import SweepSpec
-from wtb.store.control.labels import has_labels
 from wtb.store.database import Database
 from wtb.store.limits.sessions import named_session
 from wtb.store.read.baselines import find_baseline, named_baseline
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.schedules import fire_of_sweep
 
 if TYPE_CHECKING:
-    from wtb.core.documents.matrix import GateDocument, GateVerdict, JudgedMatrixDocument, MatrixDocument, RowDocument
+    from wtb.core.documents.matrix import GateDocument, GateVerdict, MatrixDocument, RowDocument
+    from wtb.planning.sweep_spec import SweepSpec
 
 _MOST_NAMED = 3  # rows that a sentence names
-
-
-def judged(
-    database: Database,
-    sweep: SweepRow,
-    *,
-    edited: bool = False,
-    on_failure: OnFailure | None = None,
-    baseline: int | None = None,
-) -> JudgedMatrixDocument:
-    """The matrix of a sweep, given its row of `find_sweep`, with its `gates` and what `people` would say.
-
-    edited, on_failure, baseline: as for `build`. Gates hold by the sweep's own baseline.
-    """
-    from wtb.analysis.matrix.build import build  # with numpy, which checking gates does without
-
-    matrix = build(database, sweep, edited=edited, on_failure=on_failure, baseline=baseline)
-    own = matrix
-    if baseline is not None and sweep.spec.get("gates"):
-        own = build(database, sweep, edited=edited, on_failure=on_failure)
-    document = cast("JudgedMatrixDocument", {**matrix, "gates": judge(database, sweep, own)})
-    fire = fire_of_sweep(database, sweep.id)
-    if fire is not None and fire.verdict is not None:
-        document["night"] = {
-            "verdict": fire.verdict,
-            "because": [str(sentence) for sentence in fire.why or ()],
-            "baseline": fire.baseline_id,
-        }
-    if has_labels(database, sweep.id):
-        from wtb.analysis.judges.people import people
-
-        document["people"] = people(database, sweep, matrix)
-    return document
 
 
 def judge(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[GateDocument]:
@@ -174,6 +137,8 @@ def _verdict(
 
 def _of_rows(matrix: MatrixDocument, condition: Condition, choices: Mapping[str, str]) -> GateVerdict:
     """Judge a condition that must hold for every row with some variants or levels."""
+    from wtb.planning.prepare import matching  # with all that plans a sweep
+
     rows = {number: row for number, row in enumerate(matrix["rows"]) if is_ranked(row)}
     try:
         places = matching([row["combination"] for row in rows.values()], choices, where="") if rows else []

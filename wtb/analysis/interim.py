@@ -8,7 +8,7 @@ yet, because of what it showed. Then `wtb.analysis.statistics.sequential.running
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.comparing import Design, Lead
 from wtb.analysis.statistics.sequential.running import Look, finished_first, look
 from wtb.analysis.statistics.units import Units, numbered
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import Scale
 from wtb.core.status import FINAL_CELLS
@@ -108,7 +109,7 @@ def bounds(metric: str, measure: Measure, spec: StoredSpec) -> Scale | None:
     return measure.scale or (None if most is None else (0.0, float(most)))
 
 
-@dataclass(frozen=True)
+@frozen
 class View:
     """What a look before the end may see: cases in the order in which they begin, and which cells have finished.
 

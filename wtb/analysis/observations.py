@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from wtb.analysis.statistics.figures.row_figures import (
     contributions,
     failed_score,
 )
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.figures import OF_CLASSES, OF_SCORES, Figure, Label, read_observed
 from wtb.store.database import Database
 from wtb.store.read import aggregates
@@ -25,7 +26,7 @@ from wtb.store.read import aggregates
 _MOST_KEPT = 10_000  # texts, which most cells have in common
 
 
-@dataclass(frozen=True)
+@frozen
 class Observations:
     """Cells in no order, 24 bytes each.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wtb.analysis import interim
-from wtb.analysis.matrix.build import best_of, build
+from wtb.analysis.kept_matrix import read_matrix
+from wtb.analysis.matrix.build import best_of
 from wtb.analysis.scores import Scores
 from wtb.analysis.search_history import Ledger
 from wtb.core.documents.common import cell_counts
@@ -73,7 +74,7 @@ def leaders(database: Database, sweep: SweepRow) -> LeadersDocument:
     choices = scored.choices[: scored.planned]
     seen = interim.view(database, sweep, len(choices), scored.cell_groups)
     if seen is None:
-        found = build(database, sweep)
+        found = read_matrix(database, sweep)
         best: dict[str, LeaderDocument | None] = {}
         for name, leader in found["best"].items():
             rows = (row["metrics"][name] for row in found["rows"] if row["combination"] == leader["combination"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,17 +20,18 @@ from wtb.analysis.statistics.figures.repeats import over_repeats
 from wtb.analysis.statistics.figures.row_figures import FigureRows
 from wtb.analysis.statistics.missing.missing_cells import MissingCells
 from wtb.analysis.statistics.units import Units, numbered
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.factors.factors import factors_of
 from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
 from wtb.core.scoring.figures import OF_SCORES
-from wtb.core.scoring.measure import Measure
+from wtb.core.scoring.measure import MEASURED_NAMES, Measure
 from wtb.core.scoring.passes import read_passes
 from wtb.core.scoring.scales import LEFT_OUT
 from wtb.core.scoring.unknown_costs import UnknownCost, is_concerned
 from wtb.core.tree.added_rows import Addition, additions
 from wtb.core.tree.stored_spec import StoredStop
-from wtb.planning.metric_names import COST, MEASURED_NAMES, primary_of
+from wtb.planning.metric_names import COST, primary_of
 from wtb.store.database import Database
 from wtb.store.growth.stopped import stopped_of
 from wtb.store.read import aggregates, costs, evidence, outcomes, queries
@@ -39,7 +39,7 @@ from wtb.store.read.aggregates import CellGroup
 from wtb.store.rows.sweeps import SweepRow
 
 
-@dataclass(frozen=True)
+@frozen
 class ScoreTable:
     """Scores of one metric as combinations x cases, repeats averaged, NaN where there is none.
 

@@ -9,7 +9,6 @@ other code another. Looks are stored, so that they count after their sweeps are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.sequential.spending import EarlierLook, count_before, share_of_next, spendable
+from wtb.core.classes.frozen import frozen
 from wtb.core.texts import listed_names, ordinal, plural
 from wtb.core.tree.extensions import planned_at
 from wtb.core.tree.looks import combination_keys
@@ -38,7 +38,7 @@ BEST = "best"  # the direction of a claim that a combination beats every other
 GAIN, LOSS = "+", "-"  # directions of a difference from the baseline, as scores go
 
 
-@dataclass(frozen=True)
+@frozen
 class Tried:
     """What was tried over the cases of a sweep.
 
@@ -72,7 +72,7 @@ def whole(before: float) -> int:
     return max(1, round(before)) if before else 0
 
 
-@dataclass(frozen=True)
+@frozen
 class _Shared:
     """An earlier look, and the part of this sweep's cases that it had."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.expressions.language import UnknownValue
 from wtb.core.expressions.state import StateCondition, parse_state_condition
@@ -24,7 +24,7 @@ _IF = re.compile(r"\s+if\s+")
 MOST = 100  # of a sweep: each is asked before every step
 
 
-@dataclass(frozen=True)
+@frozen
 class Breakpoint:
     """One place to pause. A breakpoint without a condition always holds."""
 

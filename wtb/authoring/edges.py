@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from wtb.authoring.nodes import Node
+from wtb.core.classes.frozen import frozen
 
 END: Final = "__end__"
 
 
-@dataclass(frozen=True)
+@frozen
 class Edge:
     """From all of `sources` (a join waits for each) to `target`; taken when `when(state)` is true.
 
@@ -26,7 +26,7 @@ class Edge:
     default: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class Branch:
     """From `source` to `targets[by(state)]`, or to `default` when that key is not there."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.edges import END, Branch, Edge, Structure
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import RoutingError, did_you_mean
 from wtb.core.serialization.plain_json import storable
 
@@ -15,7 +15,7 @@ LONGEST_NAME = 200  # what a column has room for
 _SHOWN = 1000  # characters of what a branch returned
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Tried:
     """An edge that a decision was about.
 
@@ -30,7 +30,7 @@ class Tried:
     is_taken: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Decision:
     """Why an execution went where it went: from `node` to `to`, by branch `key` or by a condition.
 
@@ -44,7 +44,7 @@ class Decision:
     tried: tuple[Tried, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Route:
     """What follows a step: the next nodes in order of declaration, and who has arrived at which join."""
 
@@ -53,7 +53,7 @@ class Route:
     decisions: tuple[Decision, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class _Exits:
     """What leads on from one node: edges from it alone, branches, and the joins that wait for it among others."""
 

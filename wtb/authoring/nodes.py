@@ -5,16 +5,17 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, overload
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean, nearest_names
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
+@frozen
 class Backoff:
     """How long to wait before a node is tried again: `initial * factor ** (n - 1)` before attempt n + 1.
 
@@ -45,7 +46,7 @@ class Backoff:
         return min(self.maximum, self.initial * self.factor ** (attempt - 1))
 
 
-@dataclass(frozen=True)
+@frozen
 class Rules:
     """How a node is run. `timeout` in seconds, `rate` in starts a second, `limit` in runs at a time.
 
@@ -79,7 +80,7 @@ class Rules:
             yield f"node {node!r}: on_error is {self.on_error!r}; expected 'fail' or 'skip'"
 
 
-@dataclass(frozen=True)
+@frozen
 class Variant:
     """One way to do a node: a function with parameters. `Node.variant` makes it.
 

@@ -7,11 +7,12 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from wtb.authoring.boundary import check_key
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, describe, did_you_mean
 from wtb.core.tree.checkpoints import is_hidden
 
@@ -27,7 +28,7 @@ class InputRead(NamedTuple):
     problems: list[str]
 
 
-@dataclass(frozen=True)
+@frozen
 class Key:
     """One key of the state. `reducer(current, update)` joins writes; without one the last write replaces.
 
@@ -58,7 +59,7 @@ class _Missing:
 MISSING = _Missing()
 
 
-@dataclass(frozen=True)
+@frozen
 class Schema:
     """The keys of a TypedDict, dataclass or pydantic model. An `open` schema takes any key."""
 

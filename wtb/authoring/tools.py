@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from dataclasses import dataclass
 from typing import Any, NotRequired, Protocol, TypedDict
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, meant_or_known
 from wtb.core.serialization.codec import decode, encode
 from wtb.core.serialization.plain_json import storable
@@ -165,7 +166,7 @@ class Tools:
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class ServerTools:
     """The tools of one MCP server: `files.read(path="a.txt")` or `files["read"](path="a.txt")`."""
 
@@ -188,7 +189,7 @@ class ServerTools:
         return iter(self.names)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Bound:
     """A tool, to be called by an attempt. Async tools give what can be awaited; a sync node has their result."""
 

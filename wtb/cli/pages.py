@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from urllib.parse import urlsplit
 
 from wtb.cli.console import say, server_url
@@ -44,5 +43,7 @@ def open_page(path: str, db: str | None) -> None:
     url = address(path, db)
     if url is None:
         raise InputError("--open: no server is known that shows this; `wtb serve` starts one, and --server names one")
+    import webbrowser  # which takes as long as a query
+
     say(url)
     webbrowser.open(url)  # where there is none, somebody else may follow what was said

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, meant_or_known
 
 WRITABLE = "WTB_WRITABLE"
@@ -21,7 +21,7 @@ Walls = Literal["database", "all", "none"]
 _NAMED_WALLS: dict[str, Walls] = {"database": "database", "1": "all", "0": "none"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Setting:
     """What stands under a name: `found`, and the file and title for messages."""
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from wtb.config.credentials import BROKER_URL, credential
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 
 HOME = ".wtb"
@@ -19,7 +19,7 @@ SECRET = ("stack", "postgres", "valkey", "logs")  # in HOME, what tells password
 OPEN = ("files", "sessions", "cache")  # and what nodes use
 
 
-@dataclass(frozen=True)
+@frozen
 class Part:
     """A server or process of the stack. started_at: seconds since the epoch. address: host and port, if it has one."""
 
@@ -29,7 +29,7 @@ class Part:
     address: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Restart:
     """How often a part was started again. at: when it was the last time, in seconds since the epoch. reason: why."""
 
@@ -39,7 +39,7 @@ class Restart:
     reason: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Flower:
     """Where Flower is, and who may look."""
 
@@ -48,7 +48,7 @@ class Flower:
     password: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Stack:
     """A stack that is up, or about to be. pid: of `wtb up`. ready: whether all its parts were, once. api: its URL."""
 

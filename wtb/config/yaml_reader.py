@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 import re
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
 
 MAX_BYTES = 1024 * 1024
@@ -53,7 +54,7 @@ def key_text(loc: Loc) -> str:
     return text
 
 
-@dataclass(frozen=True)
+@frozen
 class Document:
     """A mapping that was read, with the line of each key."""
 
@@ -68,7 +69,7 @@ class Document:
         return self._lines[loc]
 
 
-@dataclass(frozen=True)
+@frozen
 class Located:
     """Prefixes problems with their place: file and line if the source is a file, else the key.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsim import CronSim, CronSimError
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.providers.faults import is_waiting
 from wtb.core.status import ENDED_SWEEPS
@@ -29,7 +29,7 @@ _LATE_S = 3_600.0
 Step = Literal["submit", "run", "judge", "notify"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Due:
     """What is due. fire_at: the fire to make, or None; missed: how many others there would have been."""
 

@@ -7,7 +7,8 @@ import secrets
 import threading
 import time
 import unicodedata
-from dataclasses import dataclass
+
+from wtb.core.classes.frozen import frozen
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -66,7 +67,7 @@ def _new_source() -> _Source:
     return _source
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Ids:
     """Ids by their place in the order of time."""
 

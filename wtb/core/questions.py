@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 import orjson
 
 from wtb.core.arguments.approval import Mode
+from wtb.core.classes.frozen import frozen
 from wtb.core.failures import Failure
 from wtb.core.serialization.codec import decode
 from wtb.core.values import Json
@@ -46,7 +47,7 @@ def how_to_answer(id: str, kind: str, options: Sequence[str] | None) -> str:
     return f"wtb answer {id} {answers if len(answers) <= _SHOWN else 'OPTION|reject|modify'}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Question:
     """What a person is asked, once for all cells that share the state.
 
@@ -84,7 +85,7 @@ def place(kind: str, node: str | None, number: int) -> str:
     return f"{kind} {number} {node}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Answer:
     """A person's answer to `ctx.ask`.
 
@@ -130,7 +131,7 @@ class Asked(BaseException):
         self.question = question
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Dialogue:
     """Questions and answers at the head of an execution, as of its claim.
 
@@ -146,7 +147,7 @@ class Dialogue:
     again: Mapping[str, tuple[int, str, str | None]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Hold:
     """Why an execution does not go on just now.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wtb.core import texts
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events.texts import under
 from wtb.display.matrix import recommendation, sentences, short_table, summary
 from wtb.display.report.html.environment import render
@@ -24,7 +24,7 @@ WIDTH = 100  # of text
 VALUE = 400  # characters of a value of a state
 
 
-@dataclass(frozen=True)
+@frozen
 class ShownRow:
     """A row of a table. plot: where its mean and the ends of its interval lie, in per cent; empty without a mean."""
 
@@ -34,7 +34,7 @@ class ShownRow:
     plot: Sequence[float]
 
 
-@dataclass(frozen=True)
+@frozen
 class Table:
     """A metric's table: headers with the cells below them, of the nodes and of the figures."""
 

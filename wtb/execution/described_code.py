@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Backoff
 from wtb.authoring.workflow import Workflow
 from wtb.config.run_options import Run
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, WTBError
 from wtb.core.tree.stored_code import RecordedCode, check_stored
 from wtb.core.tree.stored_spec import read_evaluators
@@ -39,7 +40,7 @@ T = TypeVar("T")
 MOST = 10_000_000  # characters of a description
 
 
-@dataclass(frozen=True)
+@frozen
 class DescribedCode:
     """The description of code, and the node process that made it, which has the code and is ready to run it.
 
@@ -219,7 +220,7 @@ def resolver(description: CodeDescription) -> Callable[[str], Any]:
     return resolve
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DescribedBound(Bound):
     """A sweep bound to code that was described.
 
@@ -227,7 +228,7 @@ class DescribedBound(Bound):
         described: The code; its node process may have ended.
     """
 
-    described: DescribedCode
+    described: DescribedCode = field(kw_only=True)
 
     @cached_property
     def evaluator_code(self) -> RecordedCode:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from wtb.authoring.context.attempt_record import CaseView
+from wtb.core.classes.frozen import frozen
 from wtb.core.failures import Failure
 from wtb.core.questions import Dialogue
 from wtb.core.tree.checkpoints import Checkpoint
@@ -19,7 +20,7 @@ from wtb.store.rows.executions import AskedRow, NodeRunRow
 NodeRunKey = tuple[str, str]  # the key of a task, and a variant
 
 
-@dataclass(frozen=True)
+@frozen
 class Case:
     """A case as it is stored: its input encoded by key."""
 
@@ -39,7 +40,7 @@ class Case:
         return CaseView(self.id, self.tags, self.encoded)
 
 
-@dataclass(frozen=True)
+@frozen
 class Loaded:
     """What an execution that was claimed found at its head. Where its own runner made the head, that is `NOTHING`.
 
@@ -58,7 +59,7 @@ class Loaded:
 NOTHING = Loaded()
 
 
-@dataclass(frozen=True)
+@frozen
 class NodeRun:
     """A node run that has ended: accepted or skipped, so that the execution goes on, or failed. task: its key."""
 

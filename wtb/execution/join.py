@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError, StoreError
 from wtb.core.failures import Failure, is_disk_fault
 from wtb.core.ids import new_id
@@ -20,7 +20,7 @@ from wtb.execution.state import RunningSweep
 from wtb.store.files.workspaces import Workspaces
 
 
-@dataclass(frozen=True)
+@frozen
 class Step:
     """A beginning, or a step joined for one group of cells: the checkpoint it leads to, and what is new in it.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.nodes import Rules
+from wtb.core.classes.frozen import frozen
 from wtb.planning.binding import Bound
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class NodePlan:
     """A node under a variant. about: the two of them, as fields of events. limited: whether slots or rates bind it.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.stop import Disk, Stop
 from wtb.core.tree.grouping import Choices, agreed, groups
 from wtb.core.tree.run_order import mixed
@@ -73,7 +73,7 @@ class Progress:
         return self.succeeded + self.failed
 
 
-@dataclass(frozen=True)
+@frozen
 class SweepIds:
     """Whose rows a runner writes."""
 
@@ -82,7 +82,7 @@ class SweepIds:
     runner_id: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Limits:
     """What may delay, refuse or stop the work on a sweep here."""
 
@@ -149,7 +149,7 @@ class Combinations:
         return agreed([{node: self._columns[node][number] for node in self._varied} for number in numbers])
 
 
-@dataclass(frozen=True)
+@frozen
 class SweepPolicies:
     """What the nodes of a sweep are held against.
 
@@ -162,7 +162,7 @@ class SweepPolicies:
     text: str
 
 
-@dataclass(frozen=True)
+@frozen
 class RunningSweep:
     """A sweep as its runner sees it: what is fixed, what limits the work, and how far it is.
 

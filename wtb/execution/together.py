@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import WTBError
 from wtb.core.tree.checkpoints import NodeTask
 from wtb.core.tree.grouping import Choices
@@ -17,7 +17,7 @@ T = TypeVar("T")
 MOST = 64  # at a time
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Wanted:
     """A node run that is to be. cells: how many share it."""
 

@@ -10,13 +10,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.operations.identity import OPERATOR, Identity
@@ -151,7 +152,7 @@ class Backend(Protocol):
         """Close what is open."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Context:
     """Where an operation acts, and for whom.
 

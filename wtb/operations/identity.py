@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from wtb.core.access.attribution import attributed
+from wtb.core.classes.frozen import frozen
 from wtb.operations.registry import Permission
 
 Projects = frozenset[str] | None  # names; None: all projects, also those that are made later
@@ -35,7 +35,7 @@ class Follower(NamedTuple):
     projects: Projects
 
 
-@dataclass(frozen=True)
+@frozen
 class Identity:
     """Who asks.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from typing import Any, get_type_hints
 
 from wtb.core.access.roles import Permission as Permission
+from wtb.core.classes.frozen import frozen
 
 
 class Effect(StrEnum):
@@ -30,7 +30,7 @@ class Effect(StrEnum):
     destroys = "destroys"
 
 
-@dataclass(frozen=True)
+@frozen
 class Operation:
     """A verb that commands, Python and others call alike.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from wtb.authoring.code.recipe import NamedEvaluator, Recipe
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
 from wtb.config.yaml_reader import Loc
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, meant_or_known
 from wtb.core.factors.file_levels import with_texts
 from wtb.core.tree.stored_code import RecordedCode, StoredCode, stored_code
@@ -26,7 +27,7 @@ from wtb.planning.publishing import IMPORTED, Code
 from wtb.planning.sweep_spec import SweepSpec
 
 
-@dataclass(frozen=True)
+@frozen
 class Bound:
     """What a process needs to run nodes of a sweep.
 

@@ -15,10 +15,10 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe
 from wtb.core.texts import listed_names
 from wtb.core.values import Json
@@ -31,7 +31,7 @@ class Wrong(Exception):
     """What is wrong with one case, found and expected; its reader puts the place before it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Headings:
     """The first row of a table. place: where it stands, such as FILE:1."""
 
@@ -39,7 +39,7 @@ class Headings:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class TableRow:
     """Another row of a table."""
 

@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from wtb.authoring.code.import_paths import exits_as_errors, own_frames
 from wtb.authoring.evaluation.fields import ASSERT
 from wtb.config.yaml_reader import Located
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.failures import check_interrupt
 from wtb.core.ids import plain_id
@@ -34,7 +35,7 @@ _SPREADSHEETS = frozenset({".xls", ".xlsb", ".ods"})
 KEYS = ("id", "input", "assert", "expected", "tags", "cluster", "files")
 
 
-@dataclass(frozen=True)
+@frozen
 class Case:
     """One input, and what is expected of it.
 
@@ -73,7 +74,7 @@ class ExaminedCases(NamedTuple):
     first: list[Case]
 
 
-@dataclass(frozen=True)
+@frozen
 class CaseSource:
     """Cases that can be iterated any number of times; each time the source is read from its start."""
 

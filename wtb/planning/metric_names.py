@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from wtb.authoring.evaluation.built_in import MEASURED
 from wtb.core.errors import did_you_mean
 from wtb.core.expressions.figures import Name
 from wtb.core.expressions.language import UnknownValue
+from wtb.core.scoring.measure import MEASURED_NAMES
 from wtb.core.scoring.unknown_costs import is_concerned, sentences
 from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_spec import StoredSpec
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 COST = "cost"  # the metric that is what a cell costs
 _COSTS = frozenset({COST, "cost_usd", "cost_per_success_usd", "cost_failed_usd"})
-MEASURED_NAMES = frozenset(fn.__name__ for fn in MEASURED)  # of what a cell takes, not of what it comes to
 _ROW: Mapping[str, Callable[[RowDocument], float | None]] = {
     "cost_usd": lambda row: row["cost_usd"],
     "cost_per_success_usd": lambda row: row["cost_per_success_usd"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
@@ -16,6 +16,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.redaction import NOTHING, read_project_redaction
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StoreError, meant_or_known, quoted_names
 from wtb.core.factors.factors import label_columns, labels_of
 from wtb.core.ids import short_id
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 MAX_CELLS = 10_000_000
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Prepared:
     """A sweep that was checked and can be submitted. `cases` is how many it has.
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 import sqlalchemy as sa
 
+from wtb.store.tables.column_types import is_json
 from wtb.store.tables.schema import now, values
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects.postgresql import Insert
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -112,6 +116,15 @@ def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Ma
     _insert(connection, table, rows, " ON CONFLICT DO NOTHING")
 
 
+def insert_of(connection: sa.Connection, table: sa.Table) -> Insert:
+    """Return an INSERT that can say what happens on conflict, which each dialect has of its own."""
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+    else:
+        from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
+    return insert(table)
+
+
 def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], end: str) -> None:
     """Insert rows in as few statements as possible. end: the end of each statement, such as RETURNING."""
     on_sqlite = connection.dialect.name == "sqlite"
@@ -128,7 +141,7 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[s
 
 
 def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    json = {name for name in names if isinstance(table.c[name].type, sa.JSON)}
+    json = {name for name in names if is_json(table.c[name].type)}
     return [
         tuple([_dumps(row[name]) if name in json and row[name] is not None else row[name] for name in names])
         for row in rows

@@ -25,6 +25,7 @@ from sqlalchemy.sql.selectable import TypedReturnsRows
 from wtb.config.credentials import DATABASE_URL, credential, guard, is_hidden_database
 from wtb.config.stack_file import find_stack
 from wtb.config.urls import shown_url
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StoreAway, StoreError, did_you_mean
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.bulk import Row, fetch_record, fetch_records, fetch_row, fetch_rows
@@ -68,7 +69,7 @@ def database_url(given: str | Path | None = None) -> str:
     return stack.database_url if stack else DEFAULT_URL
 
 
-@dataclass(frozen=True)
+@frozen
 class Scope:
     """What of a database somebody is limited to.
 
@@ -99,7 +100,7 @@ class Joined:
 _joined: ContextVar[Joined | None] = ContextVar("joined", default=None)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Snapshot:
     """A transaction in which a thread reads all that it reads."""
 

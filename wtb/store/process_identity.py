@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 import psutil
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.ids import new_id
 
 
@@ -27,7 +27,7 @@ class Owner(Protocol):
     def process_started_at(self) -> float: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class ProcessIdentity:
     """A process on a machine that is running since a boot.
 
@@ -45,7 +45,7 @@ class ProcessIdentity:
     process_started_at: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class WorkerIdentity(ProcessIdentity):
     """A process that is a worker: its name, what it takes from, and how much at a time."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.workflows.publications import PublicationKind
 from wtb.store.bulk import insert_missing
 from wtb.store.database import Database
@@ -14,7 +14,7 @@ from wtb.store.rows.publications import PublicationRow
 from wtb.store.tables.schema import now, publications
 
 
-@dataclass(frozen=True)
+@frozen
 class Publication:
     """What a worker says of something that is registered where it runs.
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.cron import BAD, TRIES, Step, due, next_after, next_step, zone_of
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import new_id
@@ -30,7 +30,7 @@ _ENDED = ("judged", "failed")
 _OPEN = sa.or_(fires.c.status.in_(("due", "starting", "running")), fires.c.lease_until.is_not(None))
 
 
-@dataclass(frozen=True)
+@frozen
 class Claim:
     """A fire that one process carries out."""
 
@@ -39,7 +39,7 @@ class Claim:
     token: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Fire:
     """A fire with the settings of its schedule and the status of its sweep, as they were when it was read.
 
@@ -125,7 +125,7 @@ class Fire:
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class Due:
     """What `make_due` did about a schedule that was due.
 
@@ -145,7 +145,7 @@ class Due:
 # Schedules
 
 
-@dataclass(frozen=True)
+@frozen
 class NewSchedule:
     """A schedule that is to be kept.
 
@@ -176,7 +176,7 @@ class NewSchedule:
     notify: Target
 
 
-@dataclass(frozen=True)
+@frozen
 class Schedule(NewSchedule):
     """A schedule that is kept, as it was when it was read.
 

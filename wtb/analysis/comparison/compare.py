@@ -7,7 +7,6 @@ one of the sweeps has are left out, and said to be.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -21,7 +20,6 @@ from wtb.analysis.comparison.pools import Pool, pools
 from wtb.analysis.comparison.reasons import Facts, chance, sentences
 from wtb.analysis.comparison.regressions import Answer, Finding, Question, answer, of_sweep
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, NOT_WORSE, SAME, UNCLEAR, WORSE, overall
-from wtb.analysis.headings import sweep_heading
 from wtb.analysis.interim import why_stopped
 from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.statistics import Floats, margins
@@ -32,6 +30,7 @@ from wtb.analysis.statistics.missing.unseen_losses import span_of
 from wtb.analysis.statistics.missing.worst_case import Pairs as TableOfPairs
 from wtb.analysis.statistics.units import Units
 from wtb.authoring.evaluation.evaluators import beyond_scale
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.providers.faults import is_waiting
 from wtb.core.scoring.failure_scores import MOST_LOST
@@ -124,8 +123,8 @@ def compare_sweeps(
     )
     return {
         "version": VERSION,
-        "before": sweep_heading(before),
-        "after": sweep_heading(after),
+        "before": before.heading,
+        "after": after.heading,
         "changed": changed,
         "compared": {
             "combinations": len(pairs.choices),
@@ -217,7 +216,7 @@ def _metrics(database: Database, before: SweepRow, after: SweepRow) -> _Metrics:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class _Sides:
     """The results of two sweeps, and what compares them."""
 

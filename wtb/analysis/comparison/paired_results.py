@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from wtb.analysis.statistics.missing.before_and_after import BeforeAndAfter
 from wtb.analysis.statistics.missing.missing_cells import MissingCells
 from wtb.analysis.statistics.missing.worst_case import Pairs as TableOfPairs
 from wtb.analysis.statistics.paired import subtract
+from wtb.core.classes.frozen import frozen
 from wtb.core.providers.faults import is_waiting
 from wtb.core.scoring.measure import Measure
 from wtb.store.database import Database
@@ -28,7 +28,7 @@ from wtb.store.rows.sweeps import SweepRow
 Booleans = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@frozen
 class Outcomes:
     """The share of the repeats of each cell that failed (NaN: no outcome), and an execution, in each sweep.
 
@@ -91,7 +91,7 @@ def _share_failed(succeeded: Floats, failed: Floats) -> Floats:
     return np.asarray(failed / np.where(ended > 0, ended, np.nan))
 
 
-@dataclass(frozen=True)
+@frozen
 class Scores:
     """One metric.
 

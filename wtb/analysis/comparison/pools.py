@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from wtb.core.classes.frozen import frozen
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import CodeChange
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 FEWEST = 2  # combinations; one alone is no pool
 
 
-@dataclass(frozen=True)
+@frozen
 class Pool:
     """Some combinations, by their numbers, and what they share: changed nodes, or the changed variant of one.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.verdicts import BETTER, CANNOT_TELL, NOT_WORSE, UNCLEAR, WORSE
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.missing_words import hangs_on
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import in_words
@@ -29,7 +29,7 @@ POOLS = 3  # that are told of one metric, the surest first
 CAUSES = 3  # changes of code that are named
 
 
-@dataclass(frozen=True)
+@frozen
 class Facts:
     """What there is to say of two sweeps.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,12 +26,13 @@ from wtb.analysis.statistics.missing.unseen_losses import RULE_OF_THREE, could_c
 from wtb.analysis.statistics.paired import Compare
 from wtb.analysis.statistics.power.pairs import PAIRS
 from wtb.analysis.statistics.units import Units
+from wtb.core.classes.frozen import frozen
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import Verdict
 
 
-@dataclass(frozen=True)
+@frozen
 class Question:
     """One metric of two sweeps.
 
@@ -63,7 +63,7 @@ class Question:
     span: float | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Finding:
     """What came of one row, or pool, by one metric.
 
@@ -83,7 +83,7 @@ class Finding:
     is_uneven: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class Answer:
     """What came of one metric, by rows and by pools."""
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis import interim
-from wtb.analysis.headings import sweep_heading
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, Floats
 from wtb.analysis.statistics.figures.class_intervals import differences as differences_of
@@ -73,7 +72,7 @@ def compare_two_rows(
     middle = np.median if measure.compare == "median" else np.mean
     document: RowComparisonDocument = {
         "version": VERSION,
-        "sweep": sweep_heading(sweep),
+        "sweep": sweep.heading,
         "metric": metric,
         "better": measure.better,
         "compare": measure.compare,

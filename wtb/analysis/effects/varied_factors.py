@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from wtb.analysis.statistics.effects.blocks import OUTSIDE, Levels
+from wtb.core.classes.frozen import frozen
 
 # (node, variant) -> {name of a factor such as "answer.model": label of its level}; grid points only.
 GridLevels = Mapping[tuple[str, str], Mapping[str, str]]
 
 
-@dataclass(frozen=True)
+@frozen
 class VariedFactor:
     """Something that is varied.
 

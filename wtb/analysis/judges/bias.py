@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval, intervals, t_quantile
+from wtb.core.classes.frozen import frozen
 
 _MOST_LEVELS = 10  # of labels or scores; more are put into as many groups
 _LEAST_CASES = 3  # for an interval by leaving out cases
@@ -23,7 +23,7 @@ UNKNOWN: Interval = (math.nan, math.nan)
 _SAME = {"chatgpt": "gpt", "o": "gpt", "mixtral": "mistral", "ministral": "mistral", "magistral": "mistral"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Figure:
     """A figure and its interval of 95%; None where it is not known. because: why there is no interval, in words."""
 
@@ -32,7 +32,7 @@ class Figure:
     because: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Held:
     """Labels, and the judge's scores of the same cells.
 
@@ -55,7 +55,7 @@ class Held:
         return np.array([1.0 if weights is None else weights[case] for case in self.cases.tolist()])
 
 
-@dataclass(frozen=True)
+@frozen
 class JudgedLevel:
     """What people say where the judge gives a score, or scores close to each other: a point of its calibration curve.
 
@@ -70,7 +70,7 @@ class JudgedLevel:
     people: Figure
 
 
-@dataclass(frozen=True)
+@frozen
 class LevelUse:
     """How often a level is given.
 
@@ -87,7 +87,7 @@ class LevelUse:
     more: Figure
 
 
-@dataclass(frozen=True)
+@frozen
 class OwnFamily:
     """How much more a judge gives to answers of models of its own family, where people say the same of them.
 

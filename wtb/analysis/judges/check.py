@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from random import Random
 from typing import Literal
 
@@ -14,6 +14,7 @@ from wtb.analysis.judges.bias import Figure, Held, JudgedLevel, LevelUse, OwnFam
 from wtb.analysis.judges.rows import Counting, LabelledRow, labelled_rows, weights_of
 from wtb.analysis.scores import Scores, stacked
 from wtb.analysis.statistics.raters.agreement import Agreement, Scale, cohens_kappa, krippendorffs_alpha
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, outcomes
@@ -22,7 +23,7 @@ from wtb.store.rows.sweeps import SweepRow
 Asked = Literal["random", "disagreement"]
 
 
-@dataclass(frozen=True)
+@frozen
 class LabelledCell:
     """A cell by the variant of each varied node, and its repeat."""
 
@@ -30,7 +31,7 @@ class LabelledCell:
     repeat: int
 
 
-@dataclass(frozen=True)
+@frozen
 class LabelItem:
     """An answer to label.
 
@@ -49,7 +50,7 @@ class LabelItem:
     cells: tuple[LabelledCell, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class LabelQueue:
     """What a rater has to label.
 
@@ -80,7 +81,7 @@ class LabelQueue:
     is_binary: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class Label:
     """What a person said of a cell: its combination and case by number, and its repeat.
 
@@ -97,7 +98,7 @@ class Label:
     probability: float | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class JudgeCheck:
     """A judge held against labels.
 
@@ -141,7 +142,7 @@ class JudgeCheck:
         return next((row.why_not for row in self.rows if row.why_not), None)
 
 
-@dataclass(frozen=True)
+@frozen
 class Judged:
     """What is known of a judge and of what it judges.
 

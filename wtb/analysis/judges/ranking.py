@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,11 +12,12 @@ from wtb.analysis.judges.bias import Figure
 from wtb.analysis.statistics.intervals import logistic
 from wtb.analysis.statistics.raters.bradley_terry import Comparisons, strengths
 from wtb.analysis.statistics.raters.racing import could_be_best
+from wtb.core.classes.frozen import frozen
 
 Ended = Literal["known", "cases", "most"]
 
 
-@dataclass(frozen=True)
+@frozen
 class RankedRow:
     """A row, as comparisons have it.
 
@@ -38,7 +38,7 @@ class RankedRow:
     could_be_best: bool
 
 
-@dataclass(frozen=True)
+@frozen
 class Asked:
     """What a judge was asked for.
 
@@ -55,7 +55,7 @@ class Asked:
     ended: Ended
 
 
-@dataclass(frozen=True)
+@frozen
 class RowRanking:
     """Rows ranked by comparisons, strongest first.
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from wtb.analysis.judges.bias import UNKNOWN, Figure, ends_of_differences, figure
 from wtb.analysis.statistics import Floats, Interval
 from wtb.analysis.statistics.raters.prediction_powered import labelled_mean
+from wtb.core.classes.frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen
 class LabelledRow:
     """What people would say of a row, of the labels of some of its cases and the judge's scores of all.
 
@@ -44,7 +44,7 @@ class LabelledRow:
     why_not: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Counting:
     """How labels count.
 

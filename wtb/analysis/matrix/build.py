@@ -1,7 +1,7 @@
 """The matrix: combination x metric, with counts, uncertainty, cost and the comparison with the baseline.
 
 `build` returns the JSON contract, version 1, which every renderer and script reads. That of a sweep at its end can be
-kept (`freeze`), and is then read in place of being made again, until anything happens to the sweep.
+kept (`freeze`); `wtb.analysis.kept_matrix` reads it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from wtb.analysis import interim
 from wtb.analysis.decision import decide
 from wtb.analysis.effects.attribution import attribute
 from wtb.analysis.failure_causes import causes
-from wtb.analysis.headings import sweep_heading
 from wtb.analysis.judges.models import models_of_judges
 from wtb.analysis.matrix.added_rows import AddedRows
 from wtb.analysis.matrix.caveats import (
@@ -47,7 +46,7 @@ from wtb.analysis.statistics.sequential.anytime import limit_from
 from wtb.analysis.statistics.sequential.running import Method
 from wtb.analysis.statistics.units import FEW, FEWEST
 from wtb.core.documents.common import cell_counts
-from wtb.core.documents.matrix import is_ranked
+from wtb.core.documents.matrix import VERSION, is_ranked
 from wtb.core.errors import StoreError
 from wtb.core.factors.factors import labels_of
 from wtb.core.scoring.measure import Measure
@@ -77,7 +76,6 @@ if TYPE_CHECKING:
     )
 
 
-VERSION: Final = 1
 T = TypeVar("T")
 _UNTOLD: TagRow = {"mean": None, "n_pairs": 0, "delta": None, "delta_ci": None, "p": None, "p_adjusted": None}
 
@@ -91,23 +89,11 @@ def build(
     on_failure: OnFailure | None = None,
     baseline: int | None = None,
 ) -> MatrixDocument:
-    """The matrix of a sweep, whatever its status.
+    """Make the matrix of a sweep, whatever its status, from its scores. `read_matrix` says what it returns.
 
-    Args:
-        database: Where the sweep is.
-        sweep: Its row.
-        scored: All its scores, as they count by the sweep itself, where the caller has read them already.
-        edited: Count cells, too, whose state a person edited.
-        on_failure: What a failed cell counts as, in place of the sweep's own setting.
-        baseline: The number of the row that others are held against, in place of the sweep's own.
-
-    Returns:
-        The matrix. n of a row is its cells that have an outcome, n of a metric cases with a score. cost_usd and
-        latency_s are per cell as if alone, over those that succeeded. Undefined statistics are None.
-
-    Raises:
-        InputError: No scale has the score of failures, or there is no such row.
+    scored: all its scores, as they count by the sweep itself, if you have read them already.
     """
+    is_own = not edited and on_failure is None and baseline is None
     if on_failure is not None:
         sweep = replace(sweep, spec={**sweep.spec, "on_failure": on_failure})
     if on_failure is not None or baseline is not None:
@@ -115,10 +101,6 @@ def build(
         scored.check_baseline()
     if scored is not None and on_failure is not None:
         scored.check_failure_score("on_failure")
-    is_own = not edited and on_failure is None and baseline is None
-    found = tallies.kept(database, sweep.id) if is_own else None
-    if found is not None and _is_current(found, sweep) and found["sweep"] == sweep_heading(sweep):
-        return found
     scored = scored or Scores(database, sweep, edited=edited)
     matrix = made(database, sweep, scored)
     if is_own:
@@ -150,38 +132,8 @@ def freeze(database: Database, sweep_id: str) -> bool:
     return tallies.keep(database, sweep_id, matrix, place)
 
 
-def _is_current(kept: MatrixDocument, sweep: SweepRow) -> bool:
-    """Return whether a kept matrix has every key of today's."""
-    is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
-    scored = [one for name, one in kept.get("metrics", {}).items() if kept["best"][name]["combination"] is not None]
-    is_counted = all("classes" in metric for metric in scored if metric.get("figure"))
-    is_ranked = all(best.keys() >= {"looks", "differ_at_most", "hangs_on"} for best in kept.get("best", {}).values())
-    margins = margins_of(sweep.spec, kept.get("metrics", {})).keys() & kept.get("metrics", {}).keys()
-    has_margins = all("within" in row["metrics"][name] for name in margins for row in kept["rows"][:1])
-    has_all = {
-        "edited_left_out",
-        "failures",
-        "provider",
-        "clusters",
-        "figures",
-        "slices",
-        "noise",
-        "primary",
-        "decision",
-    } <= kept.keys()
-    return (
-        kept["version"] == VERSION
-        and has_all
-        and is_measured
-        and is_counted
-        and is_ranked
-        and has_margins
-        and "unknown" in kept["cost"]
-    )
-
-
 def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
-    """The matrix of a sweep as it comes from its scores, where `build` would take the one that is kept."""
+    """The matrix of a sweep as it comes from its scores; nothing is noted of it."""
     sweep_id = sweep.id
     counts = dict[str, int]()
     for group in scored.cell_groups:
@@ -198,7 +150,7 @@ def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
         "version": VERSION,
         "figures": "final" if seen is None else "anytime",
         "as_of": None if seen is None else seen.as_of,
-        "sweep": sweep_heading(sweep),
+        "sweep": sweep.heading,
         "cells": cell_counts(sum(counts.values()), counts),
         "node_runs": _node_runs(runs.counts),
         "cost": {

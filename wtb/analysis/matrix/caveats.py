@@ -11,10 +11,9 @@ from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.comparing import Claimed, is_claimed
 from wtb.analysis.statistics.missing.claims import corrected
 from wtb.core.documents.matrix import is_ranked
-from wtb.core.scoring.measure import without_expected
+from wtb.core.scoring.measure import MEASURED_NAMES, without_expected
 from wtb.core.texts import listed_names
 from wtb.core.tree.combinations import in_words
-from wtb.planning.metric_names import MEASURED_NAMES
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument, RowDocument

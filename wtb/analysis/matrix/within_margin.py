@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wtb.analysis.interim import View
@@ -11,6 +11,7 @@ from wtb.analysis.matrix.selection import allowed_rows, wanted_figure
 from wtb.analysis.scores import ScoreTable
 from wtb.analysis.statistics import Comparison, Design
 from wtb.analysis.statistics.good_enough import NEEDED_WITHOUT_SCALE, Standing, lacks_scale, standings
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.scales import Scale
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import Best
 
 
-@dataclass(frozen=True)
+@frozen
 class Compared:
     """The rows under one metric as they were compared.
 

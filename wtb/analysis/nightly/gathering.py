@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
 
 from wtb.analysis.nightly.line import Line, PastNight
+from wtb.core.classes.frozen import frozen
 from wtb.core.cron import BAD
 from wtb.core.errors import InputError
 from wtb.store.database import Database
@@ -55,7 +55,7 @@ def line_of_fire(database: Database, fire: Fire, baseline: SweepRow, tonight: Sw
     return None if fire.baseline is None else line_of_baseline(database, fire.baseline, tonight)
 
 
-@dataclass(frozen=True)
+@frozen
 class NightSeries:
     """The nights that one reference belongs to.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from wtb.analysis.comparison.changes import changed_code
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.sequential.nights import BASELINE, FIRST, JOINING, WINDOW
+from wtb.core.classes.frozen import frozen
 from wtb.store.rows.sweeps import SweepRow
 
 
-@dataclass(frozen=True)
+@frozen
 class PastNight:
     """A night before tonight.
 
@@ -29,7 +29,7 @@ class PastNight:
     is_early: bool
 
 
-@dataclass(frozen=True)
+@frozen
 class Line:
     """A reference and the nights after it, up to tonight.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from wtb.analysis.comparison.compare import LOOKED_INTO, compare_sweeps
 from wtb.analysis.comparison.pairing import Integers, Pairs, match
 from wtb.analysis.comparison.verdicts import UNCLEAR, WORSE
-from wtb.analysis.headings import sweep_heading
 from wtb.analysis.nightly.line import Line
 from wtb.analysis.nightly.slide import Trend, alert, find_trend
 from wtb.analysis.scores import Scores
@@ -20,6 +19,7 @@ from wtb.analysis.statistics.intervals import intervals
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.sequential.nights import NIGHTS, NightTest, night_tests
 from wtb.analysis.statistics.units import Units, by_unit, numbered
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.scoring.measure import Measure
 from wtb.core.serialization.plain_json import iso
@@ -109,7 +109,7 @@ def judge_nights(database: Database, line: Line, margin: Mapping[str, float]) ->
         ]
     return {
         "night": line.number,
-        "reference": sweep_heading(line.reference),
+        "reference": line.reference.heading,
         "repeats": len(line.block),
         "new_code": line.has_new_code,
         "level": line.level,
@@ -121,7 +121,7 @@ def judge_nights(database: Database, line: Line, margin: Mapping[str, float]) ->
     }
 
 
-@dataclass(frozen=True)
+@frozen
 class _Metric:
     """One metric that decides.
 
@@ -245,7 +245,7 @@ def _is_paired(measure: Measure) -> bool:
     return measure.figure is None and measure.compare == "mean"
 
 
-@dataclass(frozen=True)
+@frozen
 class _View:
     """A sweep whose scores are read in the order of tonight's combinations and cases.
 

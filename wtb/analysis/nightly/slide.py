@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from wtb.analysis.comparison.reasons import chance, direction
 from wtb.analysis.statistics.sequential.nights import NightTest
+from wtb.core.classes.frozen import frozen
 
 FEWEST = 3  # nights that make a slide
 
 
-@dataclass(frozen=True)
+@frozen
 class Trend:
     """What the means of the nights look like since the reference.
 

@@ -12,7 +12,6 @@ import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import NORMAL, Floats, Z
 from wtb.analysis.statistics.paired import flips
+from wtb.core.classes.frozen import frozen
 
 FLIPS = 1_999
 LEVEL = 0.975  # one-sided, so that of two rows one alone is left exactly where the paired test has p < 0.05
@@ -29,7 +29,7 @@ _TIE = 1e-9  # spreads: that what is equal may differ by, since it was added up 
 _SAME = 1e-9  # of the largest spread: rows that differ by less never differ
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Ranking:
     """What can be said of the order of rows.
 

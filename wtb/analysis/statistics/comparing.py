@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
@@ -51,6 +51,7 @@ from wtb.analysis.statistics.paired import (
 from wtb.analysis.statistics.power.next_step import Leads, NextStep, next_step
 from wtb.analysis.statistics.power.pairs import PAIRS, Change, detectable, larger
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.missing_words import hangs_on, unseen
 
 T = TypeVar("T", bound=Any)
@@ -59,7 +60,7 @@ Better = Literal["higher", "lower"]
 ELIGIBLE = 0.95  # of the cases; a row with a score in fewer is not ranked
 
 
-@dataclass(frozen=True)
+@frozen
 class Design:
     """How the rows of one metric are compared.
 
@@ -162,7 +163,7 @@ class Design:
 PLAIN = Design()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Estimate:
     """One combination under one metric; field for field an entry of `metrics` in the JSON contract.
 
@@ -200,7 +201,7 @@ class Estimate:
     unseen: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Lead:
     """The best against its closest rival: the next where it is clear, else the one that it is least sure to beat.
 
@@ -221,7 +222,7 @@ class Lead:
     unseen: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Winner:
     """The figures of the best, given that it was chosen for them.
 
@@ -234,7 +235,7 @@ class Winner:
     shrunken: float | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Comparison:
     """All combinations under one metric.
 

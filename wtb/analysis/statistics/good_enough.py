@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ from wtb.analysis.statistics.missing.worst_case import Claim, Pairs, Side
 from wtb.analysis.statistics.paired import cleaned, interval_times, means, subtract, unit_of
 from wtb.analysis.statistics.power.pairs import PAIRS
 from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
+from wtb.core.classes.frozen import frozen
 
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
@@ -40,7 +41,7 @@ _OF_UNEVEN = 8.0  # times their range: how large a gap may be that no unit shows
 _UNEVEN = 0.2  # skewness of gaps over the root of the units: a few units lose much more than the others
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Standing:
     """How far a row is behind the best.
 

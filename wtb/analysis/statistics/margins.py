@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -35,11 +34,12 @@ from wtb.analysis.statistics.paired import Compare, Tested, cleaned, holm, paire
 from wtb.analysis.statistics.power.pairs import PAIRS, POWER, pairs_needed
 from wtb.analysis.statistics.shift import shifts
 from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
+from wtb.core.classes.frozen import frozen
 
 FEWEST_DIFFERENT = 5  # cases: 2 ** -5 is the first that is below 5%
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Contrast:
     """One row, or pool of rows, of a later side compared with an earlier one; all turned so that a gain is positive.
 
@@ -74,7 +74,7 @@ class Contrast:
     missing: int = 0
 
 
-@dataclass(frozen=True)
+@frozen
 class Sides:
     """The gains of rows by one metric: rows x cases, positive where later is better, NaN where one side is missing.
 
@@ -93,7 +93,7 @@ class Sides:
 Parts = tuple[list[Contrast], list[Contrast]]  # of each row, and of each pool
 
 
-@dataclass(frozen=True)
+@frozen
 class _Tests:
     """The rows of one table, pools after them, before what is said of them is corrected."""
 

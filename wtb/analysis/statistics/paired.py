@@ -9,7 +9,7 @@ of the mean, has to agree: the larger p counts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +34,7 @@ from wtb.analysis.statistics.intervals import (
 from wtb.analysis.statistics.power.pairs import spreads
 from wtb.analysis.statistics.shift import shifts, signed_ranks, spreads_of
 from wtb.analysis.statistics.units import FEWEST, Units, by_unit, differences_by_unit
+from wtb.core.classes.frozen import frozen
 
 Compare = Literal["mean", "median"]
 Signs = NDArray[np.number[Any]]
@@ -47,7 +48,7 @@ _SKEWNESS_SEEN = 1.5 * math.sqrt(6)  # 1.5 standard errors: taking out less woul
 _ROWS = 512  # rows flipped at once
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Tested:
     """One row of paired differences. None where its pairs do not define it.
 

@@ -12,6 +12,7 @@ from wtb.authoring.code.resolve import workflow_at
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean, nearest_names
 from wtb.core.serialization.codec import decode, encode
 
@@ -42,7 +43,7 @@ class ImportedCode:
 IMPORTED = ImportedCode()
 
 
-@dataclass(frozen=True)
+@frozen
 class VariantDraft:
     """A variant that a sweep names. is_own: the workflow has it; else the sweep makes it, as an `AddedVariant`."""
 
@@ -53,7 +54,7 @@ class VariantDraft:
     is_own: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class Draft:
     """What a sweep names of code.
 

@@ -13,10 +13,10 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import NodeTimeout
 
 GRACE_S = 1.0  # for a coroutine to end after it was cancelled
@@ -346,7 +346,7 @@ async def bounded(coroutine: Coroutine[Any, Any, Any], timeout: float | None) ->
         raise NodeTimeout(f"cancelled at its deadline of {timeout:g} s") from error
 
 
-@dataclass(frozen=True)
+@frozen
 class Exit:
     """An exit that user code asked for. Raised on the loop it would end the loop, and with it every other node."""
 

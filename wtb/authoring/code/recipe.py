@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Final
 
 from wtb.authoring.code.import_paths import load
@@ -12,13 +12,14 @@ from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.workflow import Workflow
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.serialization.codec import decode, encode
 
 SERVERS: Final = "wtb.integrations.mcp.declaring:use_declared"  # which knows of MCP
 
 
-@dataclass(frozen=True)
+@frozen
 class AddedVariant:
     """A variant that the sweep makes: the callable at `source`, or that of the variant `of`, with parameters."""
 
@@ -29,7 +30,7 @@ class AddedVariant:
     params: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@frozen
 class NamedEvaluator:
     """An evaluator by built-in name or import path, its options, and the name it goes by in this sweep."""
 
@@ -38,7 +39,7 @@ class NamedEvaluator:
     shown: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Recipe:
     """A sweep's code. workflow: its import path; None where only evaluators are wanted. params: of the sweep.
 

@@ -12,7 +12,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -43,6 +43,7 @@ from wtb.authoring.code.sources.ownership import (
     version_of,
 )
 from wtb.authoring.code.sources.source_file import SourceFile, Statement, source_of, unchanged_files
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError
 from wtb.core.serialization.codec import digest, encode
 from wtb.core.tree.stored_code import VALUE
@@ -56,7 +57,7 @@ _PLAIN = (str, int, float, type(None))
 _MOST_HELD = 1000  # objects in a registry that are looked through for the functions in them
 
 
-@dataclass(frozen=True)
+@frozen
 class Held:
     """Values that objects hold, such as attributes and cells of closures, which may differ between processes.
 
@@ -69,7 +70,7 @@ class Held:
     places: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Code:
     """What a piece of code rests on.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from wtb.core.classes.frozen import frozen
 
 Kind = Literal["usd", "tokens"]
 _ROUNDING = 1e-9  # of sums of money
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Allowance:
     """US dollars and tokens that an attempt may spend; None is no limit. declared: those of the node itself."""
 

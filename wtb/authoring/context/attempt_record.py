@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from wtb.authoring.boundary import CallReport, CostReport, report
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError
 from wtb.core.serialization.codec import decode
 from wtb.core.values import Json
 
 
-@dataclass(frozen=True)
+@frozen
 class CaseView:
     """The case as a node may see it: without what is expected of it."""
 
@@ -27,14 +28,14 @@ class CaseView:
         return {name: decode(data) for name, data in self.encoded.items()}
 
 
-@dataclass(frozen=True)
+@frozen
 class Undecoded:
     """A value as it is stored: its class may be user code, which runners do not import. data: typed JSON."""
 
     data: bytes
 
 
-@dataclass(frozen=True)
+@frozen
 class Previous:
     """What the attempt before this one left behind.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.failures import Failure, check_interrupt
 from wtb.core.serialization.codec import decode, encode
@@ -18,7 +18,7 @@ class Calls(Protocol):
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class ToolCall:
     """What is to be called. arguments, result: typed JSON, as they were recorded."""
 

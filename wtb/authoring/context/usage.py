@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from wtb.core.classes.frozen import frozen
 
 # Of one call. The largest context windows have some 10**7 tokens: a larger count is a fault of the server.
 MOST_OF_A_CALL: Final = 10**9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Usage:
     """Tokens of a call.
 

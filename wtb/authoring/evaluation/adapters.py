@@ -12,12 +12,12 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, Unscored, evaluator
 from wtb.authoring.evaluation.fields import expected_value, field_of, needs_expected
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.measure import Better
 from wtb.core.scoring.reasons import Score
@@ -26,7 +26,7 @@ from wtb.core.scoring.scales import PASS_OR_FAIL, Scale
 _Scoring = Callable[[Any, "_Sample"], Any]
 
 
-@dataclass(frozen=True)
+@frozen
 class _Sample:
     """What other tools score. expected: None where a case says nothing."""
 

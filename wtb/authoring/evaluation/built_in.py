@@ -83,7 +83,7 @@ def node_runs(case: ScoredCase, result: CellResult) -> float:
     return float(result.node_runs)
 
 
-MEASURED = (latency, cost, tokens, node_runs)  # of what a cell takes, not of what it comes to
+MEASURED = (latency, cost, tokens, node_runs)  # `MEASURED_NAMES` has their names
 _TEXTS = (
     exact_match,
     contains,

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
 from wtb.authoring.evaluation import regex_search
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError
 from wtb.core.failures import Failure, check_interrupt
 from wtb.core.providers.faults import lost_to
@@ -101,7 +102,7 @@ def evaluator(
     return declare
 
 
-@dataclass(frozen=True)
+@frozen
 class ScoredCase:
     """The case as an evaluator sees it.
 
@@ -168,14 +169,14 @@ class CellResult:
         return self.workspace_of()
 
 
-@dataclass(frozen=True)
+@frozen
 class Unscored:
     """What an evaluator returns in place of a score that it cannot give, and why: the score fails, and is no 0."""
 
     reason: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Versioned:
     """A score, or why there is none, with the version of what gave it, and its reason for the score."""
 
@@ -184,7 +185,7 @@ class Versioned:
     reason: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Priced:
     """What judgements cost, and how much of it was spent to get them now; None where nobody knows."""
 
@@ -203,7 +204,7 @@ def beyond_scale(metric: str, loss: float, measure: Measure) -> str | None:
     return f"{loss:g} is more than its scale from {low:g} to {high:g}; {expected}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Evaluator:
     """A named scoring function. better: None if it is not declared; then higher counts as better.
 
@@ -301,7 +302,7 @@ class Evaluator:
         return Measure(better or "higher", better is not None, self.compare, low, high, on_failure, self.figure, passes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class EvaluationTask:
     """A finished cell in encoded form, to be scored where user code runs."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.library.safety import KINDS
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Option:
     """What an option of a built-in evaluator may be.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from wtb.authoring.evaluation.library.combining import (
     weighted_mean,
 )
 from wtb.authoring.evaluation.thresholds import KEYS, read_threshold
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.scales import PASS_OR_FAIL, returns_bool
@@ -72,7 +73,7 @@ def problem_of_assertions(options: Mapping[str, Any], expected: object) -> str |
     return None
 
 
-@dataclass(frozen=True)
+@frozen
 class _Written:
     """The assertions of a case, which are the same as others that are written alike."""
 

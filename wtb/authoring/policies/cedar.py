@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.values import Json
 
 ASK = "ask"  # the annotation of a policy that asks a person
 
 
-@dataclass(frozen=True)
+@frozen
 class Decision:
     """The result of evaluating policies.
 

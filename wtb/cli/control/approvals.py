@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ from wtb.cli.input_files import parse_json, read_json, read_text
 from wtb.cli.output import present, put_as
 from wtb.cli.run.event_printer import show_events
 from wtb.cli.run.executions import present_execution
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.texts import plural, printable
 from wtb.display.text import approvals as approvals_text
@@ -170,7 +170,7 @@ def answer(
         _say_who_continues(going)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Given:
     """What a person answers. value: `...` where none is given."""
 

@@ -13,12 +13,9 @@ import typer
 from wtb.cli import options
 from wtb.cli.console import existing_backend, open_backend
 from wtb.cli.output import present, present_all
-from wtb.config.stack_file import find_stack
 from wtb.core.errors import InputError
 from wtb.core.units import parse_duration
 from wtb.display.text import sweeps
-from wtb.display.text.admin import machine
-from wtb.display.text.inspect import execution_status
 from wtb.operations.inspection import sweeps as operations
 
 
@@ -94,13 +91,19 @@ def status(
     if stack == (ref is not None):
         raise InputError("name one sweep (`wtb list` shows them), or give --stack")
     if ref is None:
+        from wtb.config.stack_file import find_stack
+        from wtb.display.text.admin import machine
         from wtb.hosting.stack.status import stack_document
 
         present(stack_document(find_stack()), machine.stack, format, output)
         return
 
     found = open_backend(db).call(operations.status, ref, cases=cases)
-    render: Callable[[Any, int, bool], str] = execution_status.standing if "execution" in found else sweeps.status
+    render: Callable[[Any, int, bool], str] = sweeps.status
+    if "execution" in found:
+        from wtb.display.text.inspect import execution_status
+
+        render = execution_status.standing
     present(found, render, format, output)
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,13 +14,8 @@ from wtb.cli.output import in_color, present, put_cells, put_lines, put_value
 from wtb.cli.pages import open_page
 from wtb.core.errors import InputError, NotFound
 from wtb.core.status import FAILED_CELLS
-from wtb.display.cell_rows import cells_as_csv
 from wtb.display.text import sweeps
-from wtb.display.text.inspect import executions, outputs_by_case, outputs_csv
-from wtb.display.text.inspect import history as history_text
-from wtb.operations.inspection import history
 from wtb.operations.inspection import sweeps as operations
-from wtb.operations.outputs import side_by_side
 
 if TYPE_CHECKING:
     from wtb.operations.context import Backend
@@ -30,8 +24,7 @@ if TYPE_CHECKING:
 TABLE_CELLS = 100  # rows of a table of cells, unless --limit says otherwise
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(NamedTuple):
     """What is shown, from where, and how.
 
     Attributes:
@@ -130,6 +123,9 @@ def show(
     if is_csv and (calls or open_it or not (cells or outputs or of_outputs)):
         raise InputError("csv is a format of cells and outputs; expected --format csv with --cells or --outputs")
     if outputs or of_outputs:
+        from wtb.display.text.inspect import outputs_by_case, outputs_csv
+        from wtb.operations.outputs import side_by_side
+
         if cells or calls or open_it or statuses:
             raise InputError("--outputs is a view of its own; give it without --cells, --status, --calls and --open")
         chosen: dict[str, Any] = {"keys": keys or (), "failed": failed, "cases": () if case is None else (case,)}
@@ -144,6 +140,8 @@ def show(
     elif keys:
         if len(keys) > 1:
             raise InputError(f"--key is given {len(keys)} times; expected one key, or --outputs")
+        from wtb.operations.outputs import side_by_side
+
         put_value(backend.call(side_by_side.read_value, ref, key=keys[0], case=case), output)
     elif cells or statuses or case is not None or failed or limit is not None:
         if open_it or calls:
@@ -162,7 +160,11 @@ def _show_target(asked: _Asked, *, calls: bool, open_it: bool, open_in: str | No
     except NotFound as nothing:
         _show_checkpoint(backend, ref, nothing, is_alone=not (calls or open_it), format=format, output=output)
         return
-    render: Callable[[Any, int, bool], str] = executions.execution if "execution" in found else sweeps.summary
+    render: Callable[[Any, int, bool], str] = sweeps.summary
+    if "execution" in found:
+        from wtb.display.text.inspect import executions
+
+        render = executions.execution
     present(found, render, format, output)
     if open_it:
         kind = "execution" if "execution" in found else "sweep"
@@ -191,6 +193,8 @@ def _write_cells(
     asked: _Asked, *, statuses: Sequence[str], case: str | None, limit: int | None, keys: Sequence[str]
 ) -> None:
     """Write cells of a sweep as CSV, for spreadsheets and pandas."""
+    from wtb.display.cell_rows import cells_as_csv
+
     summary: Any = asked.backend.call(operations.show, asked.ref)
     if "definition" not in summary:
         raise InputError(f"{asked.ref!r} is an execution; cells are listed of a sweep")
@@ -209,6 +213,9 @@ def _show_checkpoint(
     output: options.Output,
 ) -> None:
     """Show a checkpoint, of which no sweep and no execution has the id. Raises `nothing` if there is none."""
+    from wtb.display.text.inspect import history as history_text
+    from wtb.operations.inspection import history
+
     try:
         document = backend.call(history.show_checkpoint, ref)
     except NotFound:

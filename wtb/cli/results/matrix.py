@@ -25,12 +25,10 @@ from wtb.cli.console import (
 )
 from wtb.cli.pages import open_page
 from wtb.cli.progress import EVERY_S
-from wtb.config import yaml_reader
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.texts import plural
 from wtb.operations.results import matrix as operations
-from wtb.operations.results import scoring
 from wtb.operations.row_names import split_filter
 
 if TYPE_CHECKING:
@@ -194,10 +192,12 @@ def score(
     if cancel is not None:
         _cancel(open_backend(db), ref, cancel, reason)
         return
-    listed = "".join(f"- {text}\n" for text in evaluate or ())
-    evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
+    from wtb.config import yaml_reader
+    from wtb.operations.results import scoring
     from wtb.planning.factors import parameter_files
 
+    listed = "".join(f"- {text}\n" for text in evaluate or ())
+    evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
     evaluators = parameter_files.with_file_texts(evaluators, "--evaluate")
     most = read_limits(limits) or None
     backend = backend_elsewhere(published or status is not None, db)

@@ -141,7 +141,9 @@ def present(
     context: Context, ran: Ran, format: options.MatrixFormat, output: Path | None, *, strict: bool = False
 ) -> None:
     """Show the matrix of a sweep, and exit with the code of its outcome."""
-    document = gates.judged(context.database, ran.sweep)
+    from wtb.analysis import kept_matrix  # which the first node does not wait for
+
+    document = kept_matrix.judged(context.database, ran.sweep)
     put(render_matrix(document, format, output), output)
     raise typer.Exit(exit_code(document, ran.ended, strict=strict))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 from wtb.config.project_settings import find_setting, table_of
 from wtb.core.arguments.checking import check_fields
 from wtb.core.arguments.kinds import AtLeastZero, FromZero, Number
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.units import parse_duration
 
@@ -16,7 +17,7 @@ NEVER = "never"
 LEAST_GRACE_S = 60.0
 
 
-@dataclass(frozen=True)
+@frozen
 class Policy:
     """How long what is kept, in seconds; None is for ever.
 

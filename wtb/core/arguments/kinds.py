@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import describe
 from wtb.core.units import LONGEST_S, MOST_SLOTS
 
@@ -29,7 +29,7 @@ class Kind(Protocol):
         """Return what is wrong with a value of the type; None if nothing is."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Text:
     """Text that a database can keep."""
 
@@ -54,7 +54,7 @@ class Text:
         return None
 
 
-@dataclass(frozen=True)
+@frozen
 class Number:
     """A number, whole or not, from one bound to another."""
 
@@ -86,7 +86,7 @@ class Number:
         return f"{name} is {describe(value)}; expected {expected}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Moment:
     """A time with its zone: without one it would mean another time on another machine."""
 
@@ -101,7 +101,7 @@ class Moment:
         return None
 
 
-@dataclass(frozen=True)
+@frozen
 class FilePath:
     """The path of a file or directory."""
 
@@ -114,7 +114,7 @@ class FilePath:
         return Text(longest=4_096).problem(name, str(value))
 
 
-@dataclass(frozen=True)
+@frozen
 class OneOf:
     """One of some values."""
 
@@ -131,7 +131,7 @@ class OneOf:
         return None
 
 
-@dataclass(frozen=True)
+@frozen
 class Instance:
     """An object of a class."""
 
@@ -148,7 +148,7 @@ class Instance:
         return None
 
 
-@dataclass(frozen=True)
+@frozen
 class Listed:
     """Several values; text is one value, and not several."""
 
@@ -166,7 +166,7 @@ class Listed:
         return _first_problem(self.items, named)
 
 
-@dataclass(frozen=True)
+@frozen
 class Mapped:
     """Values by name."""
 
@@ -184,7 +184,7 @@ class Mapped:
         return wrong or _first_problem(self.values, ((f"{name}[{key!r}]", one) for key, one in value.items()))
 
 
-@dataclass(frozen=True)
+@frozen
 class Kinds:
     """All that an argument may be."""
 

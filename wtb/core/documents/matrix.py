@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired
+from typing import Final, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -18,6 +18,8 @@ from wtb.core.documents.common import (
 from wtb.core.documents.results.matrix_view import MatrixView
 from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.unknown_costs import UnknownCost
+
+VERSION: Final = 1
 
 Basis = Literal["within", "best", "leads", "not shown", "only", "figure"]
 Verdict = Literal["worse", "better", "same", "not worse", "unclear", "cannot tell"]

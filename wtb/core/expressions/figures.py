@@ -14,16 +14,17 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.expressions.language import Evaluate, Reader, UnknownValue, refused
 
 LARGEST = 1e300
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
+@frozen
 class Name:
     """A figure: the parts of `ndcg.mean`, and `over`: "min" or "max" if it is that of all combinations."""
 
@@ -35,7 +36,7 @@ class Name:
         return f"{self.over}({path})" if self.over else path
 
 
-@dataclass(frozen=True)
+@frozen
 class Answer:
     """The truth of a condition.
 
@@ -51,7 +52,7 @@ class Answer:
 LookUp = Callable[[Name], float]
 
 
-@dataclass(frozen=True)
+@frozen
 class Condition:
     """An expression that is true or false."""
 
@@ -86,7 +87,7 @@ def parse_condition(text: str) -> Condition:
     return Condition(text.strip(), tuple(reader.names), evaluate)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Figure:
     """A number, and the size of what it was made from, to which its rounding is in proportion."""
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.expressions.language import ARITHMETIC, COMPARISONS, Evaluate, Reader, UnknownValue, refused
 from wtb.core.values import Json
 
 
-@dataclass(frozen=True)
+@frozen
 class StateCondition:
     """A condition over a state. keys: those that it names."""
 
@@ -55,7 +56,7 @@ def parse_state_condition(text: str, known: Collection[str] = ()) -> StateCondit
     return StateCondition(" ".join(text.split()) if "\n" in text else text.strip(), tuple(reader.names), evaluate)
 
 
-@dataclass(frozen=True)
+@frozen
 class _DottedKeys(ast.NodeTransformer):
     """Turns the paths that are keys into names."""
 

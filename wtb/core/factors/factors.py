@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.factors.file_levels import FileReference, file_reference
 from wtb.core.factors.level_names import canonical, level_label, point_name, split_name
 from wtb.core.values import Json
@@ -14,7 +14,7 @@ from wtb.core.values import Json
 Vary = Mapping[str, Literal["all"] | Sequence[Any]]  # `StoredSpec.vary`
 
 
-@dataclass(frozen=True)
+@frozen
 class Level:
     """A value of a factor.
 
@@ -34,7 +34,7 @@ class Level:
         return file_reference(self.value)
 
 
-@dataclass(frozen=True)
+@frozen
 class Factor:
     """A parameter of a node that is varied.
 

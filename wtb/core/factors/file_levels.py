@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from wtb.core.classes.frozen import frozen
 
 Place = tuple[str | int, ...]  # keys and positions within data
 
@@ -14,7 +15,7 @@ SCHEME: Final = "file://"
 _REFERENCE = re.compile(r"file://(.+)#([0-9a-f]{64})", re.DOTALL)
 
 
-@dataclass(frozen=True)
+@frozen
 class FileReference:
     """A file by its path, as the sweep file has it, and the SHA-256 of its text in UTF-8."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
+
+from wtb.core.classes.frozen import frozen
 
 Figure = Literal[
     "macro_f1",
@@ -25,7 +26,7 @@ Label = str | int | None
 FEWEST_OF_CLASS = 15  # cases of the class that counts; there is no interval for fewer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Observed:
     """What a cell tells of a figure.
 
@@ -51,7 +52,7 @@ def read_observed(text: str) -> tuple[Label, Label]:
     return found[0], found[1]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class OfClass:
     """The cases of a class that a figure over all cells of a row rests on.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from wtb.core.classes.frozen import frozen
 
 MOST_CALLS, CALLS_AT_ONCE = 10_000, 8  # to compare rows, unless something else is said
 MET: Mapping[str, str] = {"0": "does not meet the criteria", "1": "meets the criteria"}  # where there is no rubric
@@ -21,7 +22,7 @@ def limit_name(node: str | None, kind: str) -> str:
     return f"judging.{kind}" if node == JUDGING else f"nodes.{node}.{kind}" if node else kind
 
 
-@dataclass(frozen=True)
+@frozen
 class Judgement:
     """The score that a judge gave, or why there is none. usd: what it cost, None where nobody knows.
 

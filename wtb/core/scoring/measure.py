@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Final, Literal, TypedDict
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.scales import OnFailure, Scale
 
 Better = Literal["higher", "lower"]
 Compare = Literal["mean", "median"]
+
+MEASURED_NAMES: Final = frozenset({"latency", "cost", "tokens", "node_runs"})
+"""Metrics of what a cell takes, not of what it comes to. Their evaluators are `built_in.MEASURED`."""
 
 
 class StoredMeasure(TypedDict):
@@ -25,7 +28,7 @@ class StoredMeasure(TypedDict):
     figure: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Measure:
     """How the values of a metric are read: which are better, whether that was declared, and how they are compared.
 
@@ -72,7 +75,7 @@ class Measure:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Score:
     """One metric of one cell: a value, or the reason why there is none, or neither if the case has no expected value.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.serialization.plain_json import storable
 
 MOST_REASON: Final = 4_096
@@ -13,7 +13,7 @@ MOST_COMMENT: Final = 4_096
 """Characters of a comment that somebody writes on a cell."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Score:
     """What an evaluator returns to give the reason for a score.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from wtb.core.classes.frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen
 class Threshold:
     """The scores that pass: from the lower end to the upper one, both included."""
 

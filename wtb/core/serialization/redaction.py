@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
 
 import orjson
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.serialization.codec import digest
 from wtb.core.values import Json, Value, Values
 
@@ -37,7 +37,7 @@ def marker(name: str) -> str:
     return f"[redacted:{name}]"
 
 
-@dataclass(frozen=True)
+@frozen
 class Redactor:
     """Redacts texts, values and what a JSON document holds.
 

@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from wtb.core.classes.frozen import frozen
+
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-@dataclass(frozen=True)
+@frozen
 class Exemplar:
     """One of the durations that a bucket counted.
 
@@ -28,7 +30,7 @@ class Exemplar:
     at: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Distribution:
     """What a histogram held at one moment.
 

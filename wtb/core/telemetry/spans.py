@@ -7,11 +7,12 @@ that are used stand here. What nodes read and wrote is in none of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NotRequired
 
 from typing_extensions import TypedDict
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.version import __version__
 
 CONVENTIONS: Final = "https://opentelemetry.io/schemas/1.38.0"
@@ -22,7 +23,7 @@ _INTERNAL, _CLIENT = 1, 3  # kinds of spans
 _ERROR = 2  # status
 
 
-@dataclass(frozen=True)
+@frozen
 class SpanLink:
     """Another span that has to do with one."""
 
@@ -30,7 +31,7 @@ class SpanLink:
     span_id: str
 
 
-@dataclass(frozen=True)
+@frozen
 class SpanEvent:
     """Something that happened within a span."""
 
@@ -39,7 +40,7 @@ class SpanEvent:
     attributes: Mapping[str, Attribute]
 
 
-@dataclass(frozen=True)
+@frozen
 class Span:
     """Something that took its time.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.tree.stored_spec import StoredAddition, StoredSpec
 
 KEY: Final = "added_rows"  # of a stored spec
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Addition:
     """A combination that somebody added because of what a case of the sweep showed.
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
+
+from wtb.core.classes.frozen import frozen
 
 CheckpointId = NewType("CheckpointId", str)
 CheckpointId.__doc__ = """The id of a checkpoint: a string, as commands print it.
@@ -64,7 +66,7 @@ class StoredInside(TypedDict):
     task: NotRequired[str | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Position:
     """A place in a workflow: the step, the nodes that come next, and how often each node has run.
 
@@ -149,7 +151,7 @@ def shown(state: Mapping[str, V]) -> dict[str, V]:
     return {key: value for key, value in state.items() if not is_hidden(key)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Totals:
     """What one cell would have spent up to here as if alone: accepted attempts only.
 
@@ -163,7 +165,7 @@ class Totals:
     node_runs: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Writer:
     """A node that wrote a checkpoint; one for each of its tasks.
 
@@ -183,7 +185,7 @@ class Writer:
     node_run: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Inside:
     """What a checkpoint that was taken inside a node keeps of its visit: key -> SHA-256 of what it saved.
 
@@ -201,7 +203,7 @@ class Inside:
         return (self.task or self.node, self.variant) == (task.key, variant)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Checkpoint:
     """An immutable snapshot after a step, inside a node, or of what a person changed: the latter two have no writers.
 

@@ -15,9 +15,9 @@ import random
 import shlex
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.factors.factors import labels_of
 from wtb.core.factors.level_names import level_label, split_name
@@ -33,7 +33,7 @@ _ENUMERABLE = 100_000
 _ENUMERABLE_AT_LAST = 10_000_000
 
 
-@dataclass(frozen=True)
+@frozen
 class Random:
     """`n` distinct combinations drawn with `seed`; the baseline is always one of them."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.serialization.plain_json import iso
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Writer, shown
@@ -26,7 +27,7 @@ Granularity = Literal["node", "tool"]
 _LISTED = 20  # names in an error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class RecordedRun:
     """A node run on a line: a task of a node under a variant, and how it ended.
 
@@ -85,7 +86,7 @@ class Decision(NamedTuple):
         return document
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class NodeBoundary:
     """One visit of a node, computed from the checkpoints around it and from its node runs.
 
@@ -123,7 +124,7 @@ class NodeBoundary:
     output: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class RollbackCheck:
     """Whether a rollback can lead to a target. It is true if that is so.
 
@@ -147,7 +148,7 @@ class RollbackCheck:
         return self.checkpoint is not None
 
 
-@dataclass(frozen=True)
+@frozen
 class ExecutionHistory:
     """The line of checkpoints from the input of an execution to its head, oldest first.
 

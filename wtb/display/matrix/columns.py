@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from wtb.core import texts
+from wtb.core.classes.frozen import frozen
 from wtb.display.labels import abbreviations, cut, labels, least_width, shared_room
 from wtb.display.matrix import summary
 
@@ -23,7 +23,7 @@ NUMBERED = 6  # columns that the number of a combination has
 NEEDED, COUNT, INTERVAL, SECONDARY, COST, LATENCY = range(6)
 
 
-@dataclass(frozen=True)
+@frozen
 class Column:
     """A column of text, what ranks it when width is short, and what a reader should know of it."""
 
@@ -38,7 +38,7 @@ class Column:
         return max(map(cell_len, [self.header, *self.cells]))
 
 
-@dataclass(frozen=True)
+@frozen
 class Node:
     """A node or factor that tells combinations apart, and how wide its column can be."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
 from wtb.core import texts
+from wtb.core.classes.frozen import frozen
 from wtb.display import markdown
 from wtb.display.labels import abbreviations, cut, least_width
 from wtb.display.matrix import csv, figures, recommendation, summary
@@ -28,7 +28,7 @@ _CSV = ("metric", "mean", "ci_low", "ci_high", "combinations", "left_out")
 Words = tuple[str, str, str]  # a cell with its interval, with half the width of that, and without
 
 
-@dataclass(frozen=True)
+@frozen
 class _Texts:
     """A pivot table as texts."""
 

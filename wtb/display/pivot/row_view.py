@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.factors.factors import label_columns, labels_of
 from wtb.core.texts import plural, printable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DIRECTIONS = {"asc": False, "desc": True}
 
 
-@dataclass(frozen=True)
+@frozen
 class ViewOptions:
     """How somebody wants to see a matrix.
 

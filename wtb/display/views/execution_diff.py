@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, cast
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.tree.checkpoints import Checkpoint, shown
 from wtb.display.views.executions import Trace, state, totals_of
 from wtb.store.database import Database
@@ -84,7 +84,7 @@ def _writers(line: Sequence[Checkpoint]) -> list[str]:
     return [f"{writer.node}={writer.variant}" for checkpoint in line for writer in checkpoint.writers]
 
 
-@dataclass(frozen=True)
+@frozen
 class _Step:
     number: int
     runs: Sequence[tuple[str, str]]

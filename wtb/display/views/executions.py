@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, cast
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, NotFound
 from wtb.core.failures import Failure
 from wtb.core.serialization.plain_json import iso, readable
@@ -51,7 +52,7 @@ class _EndOfStep(TypedDict, total=False):
     note: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Trace:
     """An execution, or a checkpoint of one, with the line that leads to it and the node runs on it.
 

@@ -1,4 +1,4 @@
-"""Sweeps as documents: what `list`, `status` and `show` say, for scripts and for people."""
+"""One sweep as a document: what `status` and `show` say, for scripts and for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from wtb.core.arguments.approval import modes_of
 from wtb.core.documents.common import cell_counts
 from wtb.core.factors.factors import levels_of
 from wtb.core.factors.file_levels import with_texts
-from wtb.core.failures import Failure
 from wtb.core.scoring.unknown_costs import cost_warnings
 from wtb.core.serialization.plain_json import iso
 from wtb.display.views.progress import queued_document, silent, stalled_document
@@ -22,7 +21,7 @@ from wtb.store.database import Database
 from wtb.store.process_identity import state_of
 from wtb.store.read import aggregates, queries
 from wtb.store.read.costs import unknown_costs
-from wtb.store.rows.sweeps import ListedSweep, SweepRow
+from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 
 if TYPE_CHECKING:
@@ -30,53 +29,13 @@ if TYPE_CHECKING:
     from wtb.core.documents.sweeps import (
         MadeVariant,
         NextStep,
-        RunDocument,
         StatusDocument,
         SummaryDocument,
-        SweepDocument,
         SweepOwner,
     )
     from wtb.core.tree.stored_spec import Limits, StoredSpec
 
 _LONGEST_PARAMETER = 20_000  # characters
-
-
-def sweep_document(row: ListedSweep) -> SweepDocument:
-    """A sweep in a list: what it is, its status, its cells by status. The row is one of `list_sweeps`."""
-    counts = row.counts
-    return {
-        "id": row.id,
-        "name": row.name,
-        "status": row.shown_status,
-        "reason": row.reason or row.execution_reason,
-        "workflow": row.workflow,
-        "workflow_version": row.version,
-        "project": row.project,
-        "session": row.session,
-        "cells": cell_counts(row.cells, counts),
-        "created_at": iso(row.created_at),
-        "started_at": iso(row.started_at),
-        "finished_at": iso(row.finished_at),
-    }
-
-
-def run_document(row: ListedSweep) -> RunDocument:
-    """A single execution in a list: its status, and what it failed by. The row is one of `list_sweeps`."""
-    return {
-        "id": row.id,
-        "execution": row.execution,
-        "status": row.shown_status,
-        "reason": row.execution_reason or row.reason,
-        "error": None if row.failure is None else str(Failure(**row.failure)),
-        "workflow": row.workflow,
-        "workflow_version": row.version,
-        "metadata": row.metadata or {},
-        "project": row.project,
-        "session": row.session,
-        "created_at": iso(row.created_at),
-        "started_at": iso(row.started_at),
-        "finished_at": iso(row.finished_at),
-    }
 
 
 def status_document(database: Database, row: SweepRow, *, cases: int = 0) -> StatusDocument:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from wtb.authoring import boundary
 from wtb.authoring.boundary import Malformed
 from wtb.authoring.context.attempt_record import Record
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError, StoreError
 from wtb.core.failures import Failure, is_disk_fault
 from wtb.core.serialization.plain_json import storable
@@ -43,7 +44,7 @@ class ProvidedFiles:
         self._provided[snapshot] = now
 
 
-@dataclass(frozen=True)
+@frozen
 class AttemptFiles:
     """What one attempt leaves: the files of its checkpoints and of its end, taken over before anybody hears of them."""
 

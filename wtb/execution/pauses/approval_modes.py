@@ -8,7 +8,7 @@ three can apply together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import orjson
 
 from wtb.authoring.context.attempt_record import Previous
 from wtb.core.arguments.approval import node_after
+from wtb.core.classes.frozen import frozen
 from wtb.core.failures import MESSAGE, Failure
 from wtb.core.questions import Answer, Hold, Question
 from wtb.core.serialization.plain_json import storable
@@ -85,7 +86,7 @@ def error_question(task: str, failure: Failure, attempts: int) -> Question:
     return Question("error", task, f"{task} failed: {first}. Try again?", attempts, context=context)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class PriorAnswers:
     """Answers to the questions of a node run before this claim. At most one of question and failure is set.
 

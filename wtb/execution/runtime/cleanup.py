@@ -10,12 +10,12 @@ import os
 import time
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import psutil
 
+from wtb.core.classes.frozen import frozen
 from wtb.execution.sandbox.launch.process_tags import RUNNER, is_of_runner, kill, limit_of, limited, tagged, wait_for
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
@@ -31,7 +31,7 @@ _DEATH_S = 2.0
 _ROUNDS = 5  # a process may start others while it is being killed
 
 
-@dataclass(frozen=True)
+@frozen
 class Cleaned:
     """What was removed: directories of runners (or attempts, of the old layout), and processes killed.
 

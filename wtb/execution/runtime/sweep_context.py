@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.graph_snapshot import outline_digest
 from wtb.authoring.policies.recorded import written
 from wtb.config.yaml_reader import Located
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
 from wtb.core.stop import Disk
 from wtb.core.tree import stored_spec
@@ -46,7 +46,7 @@ from wtb.store.runs.leases import record_memory_wait, recorded_code
 from wtb.store.runs.slots import LEASE_S
 
 
-@dataclass(frozen=True)
+@frozen
 class PendingRequests:
     """Requests of people for the executions of this process.
 

@@ -7,10 +7,11 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
+
+from wtb.core.classes.frozen import frozen
 
 _MAGIC = b"WTB1"  # so that what user code writes into the connection is seen as what it is
 _PREFIX = struct.Struct("!4sIQ")  # magic, length of the head, length of the blobs
@@ -18,7 +19,7 @@ _AT_ONCE = 1 << 18  # bytes
 _MOST = 1 << 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Frame:
     """One message: its kind, its head, and the blobs that the head refers to by number."""
 

@@ -15,11 +15,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wtb.authoring.boundary import Malformed
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import NodeTimeout, WTBError
 from wtb.core.serialization.plain_json import storable
 from wtb.execution.sandbox.deadlines import Clock
@@ -68,7 +68,7 @@ def cover_none(files: Collection[str]) -> bool:
     return False
 
 
-@dataclass(frozen=True)
+@frozen
 class Setup:
     """What every node process of a run starts with.
 
@@ -92,7 +92,7 @@ def _nobody_waits() -> None:
     """Take that an answer is late, where nothing waits behind it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Request:
     """What becomes of a request until its answer comes.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,6 +12,7 @@ from wtb.authoring import boundary
 from wtb.authoring.boundary import Malformed
 from wtb.authoring.code.recipe import Recipe
 from wtb.config.run_options import Rlimits
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import storable
 from wtb.core.tree.stored_spec import DataFinding, DataFindingKind
@@ -36,11 +37,11 @@ from wtb.store.files.workspaces import Workspaces
 from wtb.store.runs.submission import NewCase
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@frozen
 class PreparedSweep(Prepared):
     """A sweep whose cases a node process encodes. process: the node process."""
 
-    process: NodeProcess
+    process: NodeProcess = field(kw_only=True)
 
     def encode(self, workspaces: Workspaces) -> Iterator[NewCase]:
         """Yield the cases as they are stored, once. Their files are added to the store of the project.

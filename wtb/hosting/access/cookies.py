@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
+
+from wtb.core.classes.frozen import frozen
 
 CSRF_HEADER = "X-CSRF-Token"
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -27,7 +28,7 @@ def is_secure(scope: Scope) -> bool:
     return scope.get("scheme") in _SECURE
 
 
-@dataclass(frozen=True)
+@frozen
 class Cookie:
     """A cookie of this server.
 

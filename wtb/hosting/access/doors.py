@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from wtb.core.classes.frozen import frozen
 from wtb.hosting.access.codes import OneTimeCode
 from wtb.hosting.access.rates import Rates
 
@@ -28,7 +29,7 @@ def _failures_at_address() -> Rates:
     return Rates(MORE * FAILURES_PER_S, MORE * FAILURES_AT_ONCE)
 
 
-@dataclass(frozen=True)
+@frozen
 class Doors:
     """How people come in.
 

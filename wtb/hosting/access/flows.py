@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-from dataclasses import dataclass
+
+from wtb.core.classes.frozen import frozen
 
 LASTS_S = 600.0  # somebody may take so long at the provider
 
 
-@dataclass(frozen=True)
+@frozen
 class Flow:
     """What a browser keeps while somebody is at the provider."""
 

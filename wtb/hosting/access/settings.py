@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from wtb.config.credentials import OIDC_SECRET, credential
 from wtb.config.project_settings import Setting, find_setting, table_of
 from wtb.config.urls import split_url
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.values import Json
 from wtb.operations.registry import Permission
@@ -18,7 +18,7 @@ _KNOWN_OF_OIDC = ("issuer", "client_id", "scope", "name", "claim", "grants", "ev
 _LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
 
 
-@dataclass(frozen=True)
+@frozen
 class ProviderSettings:
     """An OpenID Connect provider, at which people sign in, and what those whom it knows may do here.
 
@@ -51,7 +51,7 @@ class ProviderSettings:
         return self.everybody.union(*(self.grants[one] for one in named if isinstance(one, str) and one in self.grants))
 
 
-@dataclass(frozen=True)
+@frozen
 class Person:
     """Whom the provider knows.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import AccessDenied, InputError, NotFound, did_you_mean
 from wtb.hosting.agents.confirmations import Confirmations
 from wtb.hosting.agents.replies import ConfirmDocument, Reply, make_reply
@@ -25,7 +25,7 @@ _BY_NAME: Final = {tool.name: tool for tool in TOOLS}
 _VALIDATORS: Final = {tool.name: Draft202012Validator(tool.schema) for tool in TOOLS}
 
 
-@dataclass(frozen=True)
+@frozen
 class Caller:
     """Who calls.
 
@@ -43,7 +43,7 @@ class Caller:
         return f"{self.identity.method}:{self.identity.digest or self.identity.name}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Answer:
     """What comes of a call.
 

@@ -13,15 +13,15 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
 
 LASTS_S = 300.0
 _BYTES = 16
 
 
-@dataclass(frozen=True)
+@frozen
 class Consent:
     """What a caller shows to have done what they were told.
 
@@ -34,7 +34,7 @@ class Consent:
     expires_s: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Consented:
     """What somebody has consented to, besides what they asked for."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, is_dataclass
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.matrix import MatrixDocument
 from wtb.core.errors import InputError
 from wtb.core.scoring.reasons import MOST_COMMENT
@@ -31,7 +32,7 @@ MOST_CELLS: Final = 200
 _WIDTH: Final = 120
 
 
-@dataclass(frozen=True)
+@frozen
 class Found:
     """What a tool found or did.
 
@@ -54,7 +55,7 @@ def path_to(*parts: str) -> str:
     return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
-@dataclass(frozen=True)
+@frozen
 class Tool:
     """What an agent may call.
 

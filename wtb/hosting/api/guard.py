@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from http import HTTPStatus
 from math import ceil
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import WTBError
 from wtb.hosting.access.cookies import cookie_of, forgery
 from wtb.hosting.access.doors import Doors
@@ -33,7 +33,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _UPLOADS = f"{PREFIX}{UPLOADS}/"
 
 
-@dataclass(frozen=True)
+@frozen
 class Limits:
     """What a request may take.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events import EventDocument
 from wtb.core.documents.plan import SubmissionDocument
 from wtb.display.json_text import as_json, cells_as_json
@@ -28,7 +29,7 @@ UPLOADS = "/uploads"  # what a request is too small for
 FROM_PROVIDER = f"{SIGN_IN}/callback"  # and comes back to
 
 
-@dataclass(frozen=True)
+@frozen
 class Lines:
     """A result that is sent piece by piece, since it may be larger than memory."""
 
@@ -41,7 +42,7 @@ def _as_it_is(result: Any) -> Any:
     return result
 
 
-@dataclass(frozen=True)
+@frozen
 class Route:
     """A request and the operation that answers it.
 

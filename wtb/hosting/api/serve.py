@@ -6,13 +6,13 @@ import secrets
 import socket
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from wtb.config.distribution import pip_install
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.hosting.access.codes import LASTS_S
 from wtb.hosting.access.doors import Doors
@@ -36,7 +36,7 @@ def new_token() -> str:
     return secrets.token_urlsafe(20)
 
 
-@dataclass(frozen=True)
+@frozen
 class Place:
     """Where a server listens, and by which names it is asked.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol, cast
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events import EventDocument
 from wtb.core.documents.executions import StandingDocument
 from wtb.core.documents.sweeps import StatusDocument
@@ -29,7 +29,7 @@ class Streaming(Backend, Protocol):
         """Yield what comes of the log of a sweep, and None after each silence, for ever."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Standing:
     """How a sweep or an execution stands.
 

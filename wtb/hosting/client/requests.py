@@ -6,12 +6,13 @@ import inspect
 import json
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, field, is_dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any
 from urllib.parse import quote
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.hosting.api.routes import PREFIX, ROUTES, WITHOUT_ROUTE, Route
 from wtb.operations.registry import OPERATIONS
@@ -19,7 +20,7 @@ from wtb.operations.registry import OPERATIONS
 KEY = "Idempotency-Key"
 
 
-@dataclass(frozen=True)
+@frozen
 class Request:
     """What is sent to a server.
 

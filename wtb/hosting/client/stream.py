@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events import EventDocument
 from wtb.core.documents.executions import StandingDocument
 from wtb.core.documents.sweeps import StatusDocument
@@ -22,7 +23,7 @@ SILENCE_S = 40.0  # the server sends a comment after 15 s: whoever hears nothing
 _LONGEST_PAUSE_S = 15.0
 
 
-@dataclass(frozen=True)
+@frozen
 class Message:
     """What comes of the log of a sweep at a time.
 
@@ -37,7 +38,7 @@ class Message:
     status: StatusDocument | StandingDocument | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Filter:
     """Which events are meant.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
 from wtb.hosting.servers.processes import as_server, files_of_wheel, not_found, reachable, version_of
 
@@ -15,7 +15,7 @@ OLDEST = 14
 SUPERUSER = "postgres"
 
 
-@dataclass(frozen=True)
+@frozen
 class Binaries:
     """A PostgreSQL server that can run here: the folder of `initdb` and `postgres`, and its major version."""
 

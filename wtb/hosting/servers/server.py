@@ -9,10 +9,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, StoreError
 from wtb.hosting.servers.logs import Line, to_files
 from wtb.hosting.servers.processes import HOST, NOBODY, free_port, is_root, locked, server_process
@@ -21,7 +21,7 @@ from wtb.hosting.servers.program import Program
 ENDING_S = 10.0  # that what an owner left behind may take to end, when that was killed
 
 
-@dataclass(frozen=True)
+@frozen
 class Command:
     """How to start a server: its arguments, its standard input, and the descriptors that it inherits."""
 

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from wtb.config.credentials import (
 from wtb.config.distribution import pip_install
 from wtb.config.stack_file import HOME, Flower, Stack, find_stack, forget_stack, write_stack
 from wtb.config.webhooks import PAGES_URL
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StoreError
 from wtb.hosting.servers import binaries, valkey
 from wtb.hosting.servers.databases import connect
@@ -51,7 +52,7 @@ GRACE_S = {"worker": 45.0, SPARE: 45.0, "scheduler": 10.0, "flower": 5.0, "serve
 STOP_ORDER = (("scheduler", "flower", "serve"), ("worker", SPARE), ("valkey",), ("postgres",))
 
 
-@dataclass(frozen=True)
+@frozen
 class StackOptions:
     """Options of a stack. None: the default, or a free port.
 

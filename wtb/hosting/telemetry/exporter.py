@@ -7,7 +7,6 @@ import re
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from ipaddress import ip_address
 from threading import Thread
 
 from wtb.config.distribution import pip_install
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, WTBError
 
 _log = logging.getLogger("wtb")
@@ -24,7 +24,7 @@ _PLACE = re.compile(r"(?:(?P<address>[^:\s\[\]]+|\[[0-9a-fA-F:]+\]):)?(?P<port>\
 Exposition = Callable[[str], tuple[bytes, str]]
 
 
-@dataclass(frozen=True)
+@frozen
 class Place:
     """Where it listens."""
 

@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.context.node_context import Context, surrounding
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.failures import Failure
 from wtb.core.providers.faults import lost_to
@@ -43,7 +44,7 @@ _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _LEAST_S = 0.1  # of a call, as the clients take no less than 0
 
 
-@dataclass(frozen=True)
+@frozen
 class Endpoint:
     """Where models are asked. url: of another server with the same protocol. key: the variable that holds its key."""
 
@@ -52,7 +53,7 @@ class Endpoint:
     key: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Question:
     """All that is sent. sample: its number among questions that are alike. deadline: on the monotonic clock.
 

@@ -6,8 +6,8 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, WTBError, describe
 from wtb.core.scoring.judgement import MET
 from wtb.core.scoring.reasons import stored_reason
@@ -27,7 +27,7 @@ class UnusableReply(WTBError):
     """A judge refused, or replied something that is no level of the rubric."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Rubric:
     """What an answer is judged by.
 
@@ -82,7 +82,7 @@ class Rubric:
         return float(level)
 
 
-@dataclass(frozen=True)
+@frozen
 class Preference:
     """Which of two answers is better, by criteria."""
 

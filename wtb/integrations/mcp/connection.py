@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wtb.authoring.context.connections import explained
 from wtb.config.credentials import VARIABLE
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.integrations.mcp import transports
 
@@ -54,7 +55,7 @@ class ServerLost(ConnectionError):
     """
 
 
-@dataclass(frozen=True)
+@frozen
 class Server:
     """An MCP server: a command that is started, or an address.
 

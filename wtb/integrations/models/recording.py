@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from wtb.authoring.context.node_context import Context, current_context
 from wtb.authoring.context.prices import price
 from wtb.authoring.context.usage import Usage
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.failures import Failure
 from wtb.core.serialization.plain_json import storable
@@ -80,7 +81,7 @@ def record_calls(client: Client, *, prices: Prices | None = None) -> Client:
     return cast(Client, _Recorded(client, (), False, _Tariff(dict(prices or {}), _url(client))))
 
 
-@dataclass(frozen=True)
+@frozen
 class _Tariff:
     """What calls of a client cost: its own prices come before those of the price list."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from wtb.authoring.context.usage import Usage, reported_usage
+from wtb.core.classes.frozen import frozen
 from wtb.core.serialization.plain_json import storable
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _TALK = ("messages", "input", "prompt", "system", "instructions")
 _DEEPEST = 50
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Reply:
     """model: as the server names it. content: text, or a dict with text and tool calls. usage: None where unknown."""
 

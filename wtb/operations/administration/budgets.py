@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Amounts
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.costs import BudgetDocument
 from wtb.core.errors import InputError, meant_or_known
 from wtb.execution.runtime.budgets import budget_documents
@@ -19,7 +19,7 @@ from wtb.store.limits.budgets import KINDS, set_project, set_token
 from wtb.store.read import queries
 
 
-@dataclass(frozen=True)
+@frozen
 class Budgets:
     """Budgets of a project, session or token that were set.
 

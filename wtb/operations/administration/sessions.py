@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Amounts, Text, Texts
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.administration import OneSessionDocument, SessionDocument
 from wtb.core.errors import InputError, meant_or_known
 from wtb.display.views.sessions import session_details, session_documents
@@ -170,7 +171,7 @@ def archive_session(context: Context, name: str, *, undo: bool = False) -> bool:
     return change(context.database, store.find_session(context.database, name).id)
 
 
-@dataclass(frozen=True)
+@frozen
 class DeletedSession:
     """What `delete_session` removed, or would remove.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, StoreError
 from wtb.core.ids import short_id
 from wtb.operations.context import Context, throttled
@@ -21,7 +22,7 @@ from wtb.store.transfer.renaming import NewIds
 from wtb.store.transfer.sweep_copy import Home
 
 
-@dataclass(frozen=True)
+@frozen
 class RenamedCopy:
     """A copy whose rows are written, and which nobody sees yet.
 

@@ -22,7 +22,7 @@ from wtb.core.serialization.plain_json import readable
 from wtb.core.status import EXECUTION
 from wtb.store.tables.column_types import Digest as Digest_
 from wtb.store.tables.column_types import Id as Id_
-from wtb.store.tables.column_types import Seconds
+from wtb.store.tables.column_types import Seconds, is_json
 from wtb.store.tables.schema import (
     approvals,
     attempts,
@@ -312,7 +312,7 @@ def columns(table: sa.Table) -> list[sa.Column[Any]]:
 def _kind(table: sa.Table, column: sa.Column[Any]) -> Any:
     """The type that a value of a column must have."""
     place, kind = (table.name, column.name), column.type
-    if place in _SHAPES or isinstance(kind, sa.JSON):
+    if place in _SHAPES or is_json(kind):
         return _SHAPES[place]
     if place in _ONE_OF:
         return Annotated[str, AfterValidator(one_of(_ONE_OF[place]))]

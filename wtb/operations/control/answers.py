@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from wtb.config.keeping.redaction import redactor_of
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AnyText
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, StateError, did_you_mean
 from wtb.core.questions import ACTIONS, Answer, GivenAction, how_to_answer, ways
 from wtb.core.serialization.codec import encode
@@ -42,7 +43,7 @@ VALUE = 1_000_000  # bytes of JSON
 MOST_NAMED = 5  # of questions that an answer does not fit
 
 
-@dataclass(frozen=True)
+@frozen
 class Answered:
     """An answer that was accepted.
 
@@ -135,7 +136,7 @@ def _run_on(context: Context, continuations: Sequence[Continuation], bound: Boun
             run_here(context, going, bound=bound, run=run)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Reply:
     """What somebody answers; `value` is `...` for none."""
 
@@ -192,7 +193,7 @@ def _record(
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class Preview:
     """Open questions that are to be answered alike.
 
@@ -215,7 +216,7 @@ class Preview:
         return list(dict.fromkeys(row.question for row in self.rows))
 
 
-@dataclass(frozen=True)
+@frozen
 class Conflict:
     """A question that somebody else answered meanwhile.
 
@@ -228,7 +229,7 @@ class Conflict:
     because: str
 
 
-@dataclass(frozen=True)
+@frozen
 class AnsweredMany:
     """Several questions that were answered alike.
 

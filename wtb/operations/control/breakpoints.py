@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from wtb.authoring.breakpoints import parse_breakpoints
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, meant_or_known
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
@@ -17,7 +17,7 @@ from wtb.store.read.references import find_target
 from wtb.store.rows.sweeps import SweepRow
 
 
-@dataclass(frozen=True)
+@frozen
 class Breakpoints:
     """The breakpoints of a sweep.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from wtb.core.classes.frozen import frozen
 from wtb.execution.runtime.code_drift import accept_code
 from wtb.execution.runtime.fork_run import is_being_run
 from wtb.execution.runtime.sweep_run import Ended, SweepRun
@@ -38,7 +38,7 @@ class RunBy(StrEnum):
     nobody = "nobody"
 
 
-@dataclass(frozen=True)
+@frozen
 class Continuation:
     """Executions of a sweep that can continue.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from wtb.authoring.graph import queue_of, reachable, successors
 from wtb.config.field_types import is_import_path
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, meant_or_known, quoted_names
 from wtb.core.factors.file_levels import texts_of
 from wtb.core.tree.grouping import agreed
@@ -35,7 +36,7 @@ from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import SweepRow
 
 
-@dataclass(frozen=True)
+@frozen
 class Forked:
     """An execution that continues beside another one. It owns no cell, so no matrix changes.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.tree.history import ExecutionHistory
@@ -18,7 +17,7 @@ from wtb.store.read.references import find_one
 LONGEST = 200  # characters of a name
 
 
-@dataclass(frozen=True)
+@frozen
 class CheckpointName:
     """A checkpoint that was named.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.status import FINAL_CELLS, OPEN_EXECUTIONS
 from wtb.operations.auditing import audited
@@ -29,7 +30,7 @@ PATIENCE_S = 10.0  # for an execution to pause before its next step
 LOOK_S = 0.05
 
 
-@dataclass(frozen=True)
+@frozen
 class Running:
     """An execution that has been asked to pause and is still in a node.
 
@@ -42,7 +43,7 @@ class Running:
     nodes: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Paused:
     """What `pause` did.
 
@@ -167,7 +168,7 @@ def _held_by_the_dead(database: Database, rows: Sequence[ExecutionRow]) -> dict[
     return {execution: owner for execution, owner in owners.items() if owner in dead}
 
 
-@dataclass(frozen=True)
+@frozen
 class Cancelled:
     """What `cancel` did, or would do.
 

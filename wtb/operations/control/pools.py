@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.status import FINAL_CELLS
 from wtb.core.texts import plural
@@ -25,7 +25,7 @@ NAMED = 3  # cases or nodes that an error names
 _SETTINGS = {"evaluate": "evaluators", "on_failure": "on_failure", "failure_kinds": "failure_kinds"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Pool:
     """What `pool` made.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.questions import QuestionDocument, QuestionGroup
 from wtb.core.errors import InputError, NotFound
 from wtb.display.views.questions import group_document, question_document, whole_question
@@ -20,7 +20,7 @@ from wtb.store.rows.control import ListedQuestion
 MAX_LISTED = 1_000
 
 
-@dataclass(frozen=True)
+@frozen
 class Questions:
     """Questions to people, those that wait longest first.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wtb.authoring.graph import queue_of
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.questions import CompensationDocument
 from wtb.core.errors import InputError
 from wtb.core.tree.checkpoints import Checkpoint
@@ -26,7 +25,7 @@ from wtb.store.read.references import find_one
 from wtb.store.rows.executions import ExecutionRow
 
 
-@dataclass(frozen=True)
+@frozen
 class NamedCheckpoint:
     """A checkpoint to go back to, or to fork from.
 
@@ -41,7 +40,7 @@ class NamedCheckpoint:
     words: str
 
 
-@dataclass(frozen=True)
+@frozen
 class RolledBack:
     """An execution that was rolled back, or whose rollback was undone. It is paused.
 

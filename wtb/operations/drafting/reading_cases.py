@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from wtb.authoring.workflow import Workflow
 from wtb.config.yaml_reader import Located
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.workflows.new_sweeps import CaseFileDocument, CasePreview, ColumnDocument
 from wtb.core.errors import InputError, describe
 from wtb.core.serialization.codec import encode
@@ -34,7 +35,7 @@ _SHOWN_CHARACTERS = 1_000
 _NO_FILES = "a case names files, and files of this machine are not read; put what they hold into its input"
 
 
-@dataclass(frozen=True)
+@frozen
 class _Place:
     """Where cases are. file: as messages have it, and name: as the caller knows it."""
 

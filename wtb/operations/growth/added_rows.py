@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from wtb.analysis import interim
@@ -12,6 +12,7 @@ from wtb.authoring.graph import reachable, successors
 from wtb.config.field_types import is_import_path, variant_name
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.tree.added_rows import KEY, Addition, additions
 from wtb.core.tree.combinations import in_words
@@ -40,7 +41,7 @@ from wtb.store.rows.executions import ExecutionRow, Mark
 from wtb.store.rows.sweeps import SweepRow
 
 
-@dataclass(frozen=True)
+@frozen
 class AddedRow:
     """What `add_row` added.
 
@@ -77,7 +78,7 @@ class AddedRow:
     ended: Ended | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class _Origin:
     """What a row is made from: an execution that has cells, or a fork of one.
 
@@ -98,7 +99,7 @@ class _Origin:
     next: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class _Draft:
     """A row before what it adds to the sweep is bound: from which one it differs, and in which nodes."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Reason, Title
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_code import keeping_written
@@ -42,7 +43,7 @@ from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 
 
-@dataclass(frozen=True)
+@frozen
 class Extended(PlannedExtension):
     """What `extend` added.
 

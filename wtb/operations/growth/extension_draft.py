@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.texts import plural
 from wtb.core.tree.added_rows import additions
@@ -31,7 +31,7 @@ from wtb.store.rows.sweeps import SweepRow
 _NOTHING = "nothing to add; expected cases, more repeats, variants or a stopped combination"
 
 
-@dataclass(frozen=True)
+@frozen
 class PlannedExtension:
     """What `extend` would add.
 
@@ -62,7 +62,7 @@ class PlannedExtension:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Draft:
     """An extension that is checked against the sweep."""
 
@@ -104,7 +104,7 @@ def check_extensible(context: Context, sweep: SweepRow, new_name: str | None = N
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class Asked:
     """What is to be added to a sweep.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from wtb.authoring.graph import queue_of, reachable, successors
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.tree.stored_code import why, with_added
 from wtb.core.tree.stored_spec import StoredSpec
@@ -23,7 +24,7 @@ Choices = Mapping[str, str]
 Code = Callable[[SweepSpec], Bound]
 
 
-@dataclass(frozen=True)
+@frozen
 class Levels:
     """A sweep bound to its code with further variants.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from wtb.config.yaml_reader import Located
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
 from wtb.core.tree.clusters import equal_inputs_cluster, is_of_equal_inputs
@@ -30,7 +31,7 @@ MOST_NAMED = 3  # cases that a note names
 _KINDS = ("equal_inputs", "equal_inputs_apart", "contradictory_expected", "similar_inputs", "without_expected")
 
 
-@dataclass(frozen=True)
+@frozen
 class NewCases:
     """Cases to add.
 

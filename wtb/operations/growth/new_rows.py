@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
+from wtb.core.classes.frozen import frozen
 from wtb.planning.sweep_spec import SweepSpec
 from wtb.store.growth.fork_points import MOST_ORIGINS, NewRow, Origin
 
 Choices = Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@frozen
 class Grown:
     """What a sweep has, and what it gets.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.tree.combinations import in_words
 from wtb.operations.auditing import audited
@@ -20,7 +20,7 @@ from wtb.store.rows.sweeps import SweepRow
 Choices = Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@frozen
 class StoppedCombinations:
     """What `stop_combination` did.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.common import CELL_STATUSES, ApprovalMode
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument
 from wtb.core.documents.sweeps import RunDocument, SweepDocument
@@ -43,7 +43,7 @@ class FrozenMapping(Mapping[str, T]):
         return repr(self._values)
 
 
-@dataclass(frozen=True)
+@frozen
 class SweepRecord:
     """A sweep as it was when it was read.
 
@@ -104,7 +104,7 @@ def sweep_record(document: SweepDocument) -> SweepRecord:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class RunRecord:
     """A single execution of a list as it was when it was read.
 
@@ -164,7 +164,7 @@ def run_record(document: RunDocument) -> RunRecord:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class ExecutionRecord:
     """An execution as it was when it was read.
 
@@ -228,7 +228,7 @@ def execution_record(database: Database, row: ExecutionRow) -> ExecutionRecord:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class QuestionRecord:
     """A question to people as it was when it was read.
 
@@ -298,7 +298,7 @@ def question_record(document: QuestionDocument) -> QuestionRecord:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class Progress:
     """How far a run was at a moment: what `progress=` callbacks are called with, several times a second.
 

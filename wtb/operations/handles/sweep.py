@@ -24,10 +24,10 @@ from wtb.core.scoring.judgement import CALLS_AT_ONCE, CASES_DRAWN
 from wtb.core.scoring.scales import OnFailure
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.cell_rows import cell_row
+from wtb.display.listed_sweeps import sweep_document
 from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
 from wtb.display.report.report_files import RENDERERS, form_of, page_with_outputs
-from wtb.display.views.sweeps import sweep_document
 from wtb.operations.archive.sweep_copies import copy_sweep
 from wtb.operations.growth.extending import Extended, extend, plan_extension
 from wtb.operations.growth.extension_draft import PlannedExtension

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
@@ -19,7 +20,7 @@ from wtb.store.runs import leases
 AT_ONCE_S = 2.0  # so much time is spent on rows before `delete` answers
 
 
-@dataclass(frozen=True)
+@frozen
 class Deleted:
     """What `delete` removed, or would remove.
 

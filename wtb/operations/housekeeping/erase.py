@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AnyText
+from wtb.core.classes.frozen import frozen
 from wtb.core.serialization.plain_json import storable
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context, throttled
@@ -24,7 +25,7 @@ _GONE = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Erased:
     """What `erase` removed, or would remove.
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from wtb.config.keeping.retention_policy import LEAST_GRACE_S, Policy, read_policy
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.administration import ProjectRetention
 from wtb.execution.runtime.cleanup import clean
 from wtb.operations.auditing import audited
@@ -39,7 +39,7 @@ _SIZED = ("outputs", "values", "files", "judgements")
 Report = Callable[[str], None]
 
 
-@dataclass(frozen=True)
+@frozen
 class Removed:
     """What of one kind was removed, or would be.
 
@@ -52,7 +52,7 @@ class Removed:
     bytes: int | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Collected:
     """What a collection removed, or would remove.
 

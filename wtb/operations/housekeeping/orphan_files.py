@@ -9,12 +9,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
@@ -26,7 +26,7 @@ _MOST_NAMED = 3
 _Item = TypeVar("_Item", str, tuple[str, int])
 
 
-@dataclass(frozen=True)
+@frozen
 class Part:
     """The store of one project, or of all of them as earlier releases left it.
 
@@ -48,7 +48,7 @@ class Part:
         return {digest: self.stored[digest][0] for digest in old if digest not in self.reached}
 
 
-@dataclass(frozen=True)
+@frozen
 class Survey:
     """The content of a file store, and what of it the snapshots of a database refer to.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
@@ -15,7 +16,7 @@ from wtb.store.housekeeping import retention
 from wtb.store.read import details, references
 
 
-@dataclass(frozen=True)
+@frozen
 class Pin:
     """A sweep or checkpoint whose pin was set or removed.
 

@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from wtb.analysis.scores import Scores
 from wtb.core.documents.sweeps import CellDocument
 from wtb.core.errors import StateError
 from wtb.core.failures import Failure, StoredFailure
-from wtb.core.scoring.failure_scores import ENDS, kind_of, results
+from wtb.core.scoring.failure_scores import ENDS, failure_score, kind_of, results
 from wtb.core.scoring.unknown_costs import UnknownCost, is_concerned
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import readable
+from wtb.core.tree.added_rows import additions
 from wtb.core.tree.checkpoints import shown
 from wtb.planning.metric_names import COST
 from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.read.aggregates import cases_without_expected
+from wtb.store.read.aggregates import cases_without_expected, count_without_expected
+from wtb.store.read.costs import unknown_costs
 from wtb.store.rows.results import ListedCell
 
 
@@ -44,7 +45,7 @@ def cell_documents(
     """
     read = read or value_or_plain
     choices = queries.choices(database, sweep_id)
-    counts = _Counts(database, sweep_id)
+    counts = _Counts(database, sweep_id, choices)
     chunk: list[ListedCell] = []
     for row in queries.cell_rows(database, sweep_id, statuses=statuses, case=case, limit=limit):
         chunk.append(row)
@@ -57,11 +58,11 @@ def cell_documents(
 class _Counts:
     """The scores of cells as the matrix counts them: a failure that is a result has the score that it counts as."""
 
-    def __init__(self, database: Database, sweep_id: str) -> None:
-        self.database, self.sweep_id = database, sweep_id
-        sweep = queries.find_sweep(database, sweep_id)
-        self._results = results(sweep.spec)
-        self._scored = Scores(database, sweep)
+    def __init__(self, database: Database, sweep_id: str, choices: Sequence[Mapping[str, str]]) -> None:
+        self.database, self.sweep_id, self._choices = database, sweep_id, choices
+        self._spec = queries.find_sweep(database, sweep_id).spec
+        self._results = results(self._spec)
+        self._added = additions(self._spec)
 
     def __call__(self, row: ListedCell, scores: Mapping[str, float | None]) -> dict[str, float | None]:
         """Return the score of a cell by metric; null if it has a score, or none, that the matrix does not count."""
@@ -76,26 +77,29 @@ class _Counts:
             if self._counts(row, metric) and row.case_number not in self._without_expected.get(metric, ())
         }
 
-    @property
+    @cached_property
     def unknown_costs(self) -> Sequence[UnknownCost]:
         """Reasons why costs are not known."""
-        return self._scored.unknown_costs
+        return unknown_costs(self.database, self.sweep_id)
 
     @cached_property
     def _of_failures(self) -> Mapping[str, float]:
-        found = {name: self._scored.failure_score(measure) for name, measure in self._scored.measures.items()}
+        measures = queries.measures(self.database, self.sweep_id)
+        found = {
+            name: failure_score(measure.on_failure, measure.worst, self._spec) for name, measure in measures.items()
+        }
         return {name: score for name, score in found.items() if score is not None}
 
     @cached_property
     def _without_expected(self) -> Mapping[str, frozenset[int]]:
-        names = self._scored.without_expected
+        names = count_without_expected(self.database, self.sweep_id)
         return {name: frozenset(cases_without_expected(self.database, self.sweep_id, name)) for name in names}
 
     def _counts(self, row: ListedCell, metric: str) -> bool:
         is_left_out = any(
-            one.combination == row.combination and row.case_number in one.left_out for one in self._scored.added
+            added.combination == row.combination and row.case_number in added.left_out for added in self._added
         )
-        is_unknown = metric == COST and row.combination in self._scored.without_cost
+        is_unknown = metric == COST and is_concerned(self._choices[row.combination], self.unknown_costs)
         return not (row.edited or is_left_out or is_unknown)
 
 

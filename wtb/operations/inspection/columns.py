@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
 
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.status import CELL
 from wtb.operations.context import Context
 from wtb.store.read import evidence, queries
@@ -22,7 +22,7 @@ STATUSES = tuple(CELL)
 NONE = 255  # the status of what is no cell: of a row that was added, over cases that it leaves out
 
 
-@dataclass(frozen=True)
+@frozen
 class CellColumns:
     """The cells of a sweep.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from wtb.core.arguments.checking import check_fields, checked
 from wtb.core.arguments.kinds import FromZero
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.lineage import FileChangesDocument, FilesDocument, FilesHeading
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.texts import plural
@@ -25,7 +26,7 @@ from wtb.store.rows.results import FoundCell
 from wtb.store.rows.sweeps import SweepRow
 
 
-@dataclass(frozen=True)
+@frozen
 class Cell:
     """One cell of a sweep, by as much as tells it from the others.
 
@@ -43,7 +44,7 @@ class Cell:
         check_fields(self)
 
 
-@dataclass(frozen=True)
+@frozen
 class Exported:
     """What `export_files` wrote.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events import EventDocument
 from wtb.core.errors import WTBError
 from wtb.operations.context import Context
@@ -17,7 +17,7 @@ from wtb.store.read.activity import LivelySweep, Moment, lively_sweeps, read_mom
 from wtb.store.rows.sweeps import EventRow
 
 
-@dataclass(frozen=True)
+@frozen
 class _EndedSweep:
     """A sweep that has ended, and the newest transaction that may have written its end."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final, cast
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Interval
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events import EventCount, EventDocument
 from wtb.core.errors import InputError, NotFound, did_you_mean
 from wtb.core.serialization.plain_json import iso
@@ -107,7 +107,7 @@ def follow_events(
         yield list(with_values(database, events)) if values else events
 
 
-@dataclass(frozen=True)
+@frozen
 class Page:
     """What a sweep's log has after a position.
 
@@ -124,7 +124,7 @@ class Page:
     positions: Sequence[LogPosition] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Selection:
     """Events of one sweep, by severity and kind; made by `select_events`, which checks them."""
 

@@ -1,27 +1,25 @@
-"""Sweeps, their cells and single executions: which there are, how far they are, what they consist of."""
+"""Sweeps, their cells and single executions: which there are, how far they are, what they consist of.
+
+Each function imports what only it needs, because importing takes longer than most queries.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, get_args
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Number
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.common import RunStatus
 from wtb.core.documents.executions import ExecutionDocument, OutcomeDocument, StandingDocument
 from wtb.core.documents.sweeps import CellDocument, RunDocument, StatusDocument, SummaryDocument, SweepDocument
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.status import CELL, HIDDEN_SWEEPS, SWEEP
-from wtb.display.views.execution_status import outcome_document, standing_document
-from wtb.display.views.executions import execution_document
-from wtb.display.views.sweeps import run_document, status_document, summary_document, sweep_document
+from wtb.display.listed_sweeps import run_document, sweep_document
 from wtb.operations.context import Context
-from wtb.operations.inspection.cells import cell_documents
-from wtb.store.control import approvals
-from wtb.store.control.executions import status_in_sweep
 from wtb.store.limits.sessions import find_session
 from wtb.store.read import details, queries
 from wtb.store.read.references import find, find_one, find_target
@@ -155,10 +153,16 @@ def status(context: Context, ref: str, *, cases: ListedCases = 0) -> StatusDocum
     Raises:
         InputError: If there is no such sweep or execution.
     """
+    from wtb.store.control import approvals
+
     approvals.expire(context.database)
     target = find_target(context.database, ref)
     if target.kind == "execution":
+        from wtb.display.views.execution_status import standing_document
+
         return standing_document(context.database, target.row)
+    from wtb.display.views.sweeps import status_document
+
     return status_document(context.database, target.row, cases=cases)
 
 
@@ -172,6 +176,9 @@ def outcome(context: Context, ref: str) -> OutcomeDocument:
     Raises:
         InputError: If there is no such execution.
     """
+    from wtb.display.views.execution_status import outcome_document
+    from wtb.store.control import approvals
+
     approvals.expire(context.database)
     row = find_one(context.database, ref)
     return outcome_document(context.database, row, is_run=context.runs_here(row.sweep_id))
@@ -183,6 +190,8 @@ def statuses_of(context: Context, execution: str) -> tuple[str, str]:
     Raises:
         NotFound: If there is no such execution.
     """
+    from wtb.store.control.executions import status_in_sweep
+
     row = queries.find_execution(context.database, execution)
     sweep = queries.find_sweep(context.database, row.sweep_id)
     return sweep.status, status_in_sweep(sweep, row, is_run=context.runs_here(sweep.id))[0]
@@ -205,15 +214,19 @@ def show(context: Context, ref: str, *, calls: bool = False) -> SummaryDocument 
     """
     target = find_target(context.database, ref)
     if target.kind == "execution":
+        from wtb.display.views.executions import execution_document
+
         return execution_document(context.database, target.row, calls=calls)
     if calls:
         raise InputError(
             f"{ref!r} is a sweep; calls are of one execution (`wtb show {shlex.quote(ref)} --cells` lists them)"
         )
+    from wtb.display.views.sweeps import summary_document
+
     return summary_document(context.database, target.row)
 
 
-@dataclass(frozen=True)
+@frozen
 class Cells:
     """The cells of a sweep.
 
@@ -247,6 +260,8 @@ def cells(
     Raises:
         InputError: If there is no such sweep, status or case.
     """
+    from wtb.operations.inspection.cells import cell_documents
+
     database = context.database
     target = find(database, ref)
     if target.kind == "execution":

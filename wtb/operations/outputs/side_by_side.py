@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from wtb.analysis.headings import sweep_heading
-from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import FromZero, Number
 from wtb.core.documents.results.outputs import (
@@ -111,7 +109,7 @@ def outputs(
         total, places = matching_places(database, sweep.id, filters, offset=offset, limit=limit)
         found = sight.cases(places)
     return {
-        "sweep": sweep_heading(sweep),
+        "sweep": sweep.heading,
         "rows": [{"row": row, "combination": sight.choices[row]} for row in sight.columns],
         "combinations": len(sight.choices),
         "metrics": {name: _metric(measure) for name, measure in sight.measures.items()},
@@ -268,6 +266,8 @@ class _Sight:
         """The order by a metric. Raises InputError."""
         if metric is None:
             return None
+        from wtb.analysis.scores import Scores  # with numpy, which all other pages are read without
+
         scores = Scores(self._database, self._sweep)
         measure = scores.measures[scores.chosen_metric(metric)]
         return WorstFirst(metric, measure.better == "lower", scores.failure_score(measure))
@@ -278,6 +278,8 @@ class _Sight:
             if metric is not None:
                 raise InputError("metric is that of wrong; expected wrong, too", argument="metric")
             return None
+        from wtb.analysis.scores import Scores
+
         name = Scores(self._database, self._sweep).chosen_metric(metric)
         measure = self.measures[name]
         if measure.best is None:

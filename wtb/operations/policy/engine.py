@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +14,7 @@ from wtb.authoring.policies.cedar import ASK, Decision, ParsedPolicy, PolicySet,
 from wtb.authoring.policies.recorded import CALL, NODE_ACTIONS
 from wtb.config.distribution import pip_install
 from wtb.config.project_settings import find_setting, table_of
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.tree.stored_spec import StoredPolicies
 from wtb.operations.policy.vocabulary import Asked, Fact, schema
@@ -57,7 +57,7 @@ class Policies:
         return self._policies.decide(by, action, (kind, id), dict(context))
 
 
-@dataclass(frozen=True)
+@frozen
 class _Found:
     """What was found where, and when: a process looks for it before each operation."""
 

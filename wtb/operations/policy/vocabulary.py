@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Literal
 
 from wtb.authoring.policies.recorded import CALL, CONNECT, START, WRITE
+from wtb.core.classes.frozen import frozen
 from wtb.operations.registry import OPERATIONS, Operation
 
 CALL_TOOL = "call tool"  # an action that is no operation: a workflow that has a tool is submitted
@@ -51,7 +52,7 @@ ACTS: Mapping[str, tuple[Resource, Mapping[str, str]]] = {
 _OF_NODES = {**{name: kind for name, kind in FACTS.items() if name != "node?"}, **NODE_FACTS}
 
 
-@dataclass(frozen=True)
+@frozen
 class Asked:
     """What a policy decides about.
 

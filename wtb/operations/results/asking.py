@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import numpy as np
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.raters.bradley_terry import Comparisons
 from wtb.analysis.statistics.raters.racing import Pairs, race
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.judgement import CALLS_AT_ONCE, MOST_CALLS, Judgement
 from wtb.core.serialization.plain_json import readable
@@ -31,7 +31,7 @@ _ORDER = 20_261  # seeds the order of cases, which is alike whenever the sweep i
 _PREFERRED: Mapping[float, str] = {float(result): name for name, result in RESULTS.items()}
 
 
-@dataclass(frozen=True)
+@frozen
 class Asking:
     """A judge to be asked for comparisons.
 

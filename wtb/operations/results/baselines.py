@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from wtb.analysis.comparison.noise_floor import check_code, noise_floor
-from wtb.analysis.gates import judged
+from wtb.analysis.kept_matrix import judged
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.comparison import BaselineDocument, NoiseFloorDocument
 from wtb.core.documents.matrix import JudgedMatrixDocument
 from wtb.core.errors import ConflictError, InputError
@@ -34,7 +34,7 @@ class BaselineResult(BaselineDocument):
     matrix: JudgedMatrixDocument
 
 
-@dataclass(frozen=True)
+@frozen
 class BaselineSet:
     """What `set_baseline` did.
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from wtb.analysis.comparison.compare import LOOKED_INTO, check_margin, compare_sweeps
 from wtb.analysis.comparison.row_pairs import compare_two_rows
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, passes
-from wtb.analysis.gates import judged
+from wtb.analysis.kept_matrix import judged
 from wtb.analysis.nightly.gathering import line_of_baseline
 from wtb.analysis.nightly.series import compare_night
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AtLeastZero, Count, FromZero
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.comparison import TELLING, ComparisonDocument, RegressionDocument, RowComparisonDocument
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
@@ -101,7 +102,7 @@ def is_well(verdict: str, *, strict: bool = False) -> bool:
     return verdict not in (WORSE, CANNOT_TELL, *([UNCLEAR] if strict else []))
 
 
-@dataclass(frozen=True)
+@frozen
 class Reference:
     """What a new sweep is compared with.
 
@@ -136,7 +137,7 @@ def passes_regression(found: RegressionDocument, *, strict: bool = False) -> boo
     return ended and well and all(passes(gate, strict=strict) for gate in found["gates"])
 
 
-@dataclass(frozen=True)
+@frozen
 class Regression:
     """What `regress` found.
 

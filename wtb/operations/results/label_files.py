@@ -6,10 +6,10 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from wtb.analysis.judges.check import Label
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.ids import plain_id
 from wtb.core.values import Json
@@ -21,7 +21,7 @@ _ASKED = ("random", "disagreement")
 SOMEBODY = "rater"  # where a file names nobody
 
 
-@dataclass(frozen=True)
+@frozen
 class GivenLabel:
     """A label as it is kept.
 

@@ -16,6 +16,7 @@ from wtb.analysis.judges.trust import judge_of, rubric_of, stored_labels
 from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.ids import plain_id
 from wtb.core.scoring.judgement import CASES_DRAWN
@@ -34,7 +35,7 @@ RATER = 255  # characters
 _Place = tuple[int, int, int]  # combination, case, repeat
 
 
-@dataclass(frozen=True)
+@frozen
 class Labelled:
     """A label that was given, or taken back.
 
@@ -57,7 +58,7 @@ class Labelled:
     cells: int
 
 
-@dataclass(frozen=True)
+@frozen
 class ImportedLabels:
     """What `import_labels` read.
 

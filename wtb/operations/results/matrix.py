@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wtb.analysis.gates import judge, judged
-from wtb.analysis.matrix.build import build
+from wtb.analysis.kept_matrix import gates_of, judged
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import FromZero
 from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument
 from wtb.core.documents.report import EvidenceDocument
 from wtb.core.scoring.scales import OnFailure
 from wtb.display.pivot.row_view import ViewOptions, make_view
-from wtb.display.report import evidence
 from wtb.operations.context import Context
 from wtb.operations.row_names import filtered_rows, row_number
 from wtb.store.read.queries import choices, find_sweep
@@ -85,7 +83,7 @@ def gates(context: Context, ref: str) -> list[GateDocument]:
         InputError: If there is no such sweep.
     """
     sweep = find_sweep(context.database, ref)
-    return judge(context.database, sweep, build(context.database, sweep)) if sweep.spec.get("gates") else []
+    return gates_of(context.database, sweep)
 
 
 @checked
@@ -114,6 +112,8 @@ def report(
     Raises:
         InputError: If there is no such sweep, level or metric.
     """
+    from wtb.display.report import evidence  # with numpy, which a matrix that was kept is read without
+
     sweep = find_sweep(context.database, ref)
     numbers = filtered_rows(choices(context.database, sweep.id), where)
     document = evidence.gather(context.database, sweep, full=full)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.values import Json
 from wtb.operations.results.label_files import SOMEBODY, rows_of
@@ -14,7 +15,7 @@ from wtb.operations.results.label_files import SOMEBODY, rows_of
 RESULTS: Mapping[str, int] = {"first": 1, "second": -1, "tie": 0}
 
 
-@dataclass(frozen=True)
+@frozen
 class Preference:
     """Which of two rows somebody preferred.
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from wtb.authoring.evaluation.evaluators import evaluate as evaluate_cell
 from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.redaction import redactor_of
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.ids import new_id
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
@@ -56,7 +56,7 @@ from wtb.store.runs import leases
 from wtb.store.runs.slots import end_runner
 
 
-@dataclass(frozen=True)
+@frozen
 class Scored:
     """What `score` did.
 

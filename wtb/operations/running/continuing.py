@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from wtb.authoring import graph
 from wtb.config.yaml_reader import Located
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.providers.faults import is_waiting
 from wtb.core.tree.stored_code import RecordedCode
@@ -49,7 +49,7 @@ LET_GO_S = 15.0  # that workers get to end what they run of a paused sweep: node
 SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look once a second
 
 
-@dataclass(frozen=True)
+@frozen
 class Continued:
     """What `resume` or `retry` did.
 
@@ -83,7 +83,7 @@ class Continued:
         return self.problem is None and self.workers > 0
 
 
-@dataclass(frozen=True)
+@frozen
 class _Going:
     """What goes on, with what it needs."""
 

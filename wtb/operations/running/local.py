@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
@@ -15,6 +14,7 @@ from wtb.analysis.finalize import freeze
 from wtb.analysis.gates import check_gates
 from wtb.authoring.breakpoints import Breakpoint, stops
 from wtb.core.arguments.checking import checked
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StoreError, WTBError
 from wtb.core.status import ENDED_SWEEPS
 from wtb.core.stop import INTERRUPTED
@@ -37,7 +37,7 @@ CREATED = "created, and not begun"  # why an execution is paused that nobody has
 LOOK_S = 0.1  # between two looks at a run
 
 
-@dataclass(frozen=True)
+@frozen
 class Ran:
     """A sweep that ran here to its end or pause.
 
@@ -62,7 +62,7 @@ class RunHere(Protocol):
         """Run it. Returns how that ended, or that it is running."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Code:
     """The code of a sweep, and who runs it here, where that is not found by import and not waited for.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from wtb.analysis.cases_needed import margin_documents
-from wtb.analysis.matrix.build import build
+from wtb.analysis.kept_matrix import read_matrix
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import MOST, Number
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.plan import LastSweepDocument, PlanDocument
 from wtb.core.scoring.unknown_costs import UnknownCost, cost_warnings
 from wtb.display.matrix.sentences import next_step
@@ -27,7 +27,7 @@ from wtb.store.read import queries
 from wtb.store.read.costs import last_sweep_of, unknown_costs
 
 
-@dataclass(frozen=True)
+@frozen
 class Planned:
     """What a sweep would run.
 
@@ -91,7 +91,7 @@ def _last_sweep(database: Database, prepared: Prepared) -> LastSweepDocument | N
     """Return what the last sweep of this name leaves open by the metric that decides."""
     spec = prepared.bound.spec
     last = queries.latest_completed(database, session_name(spec.session), spec.sweep)
-    matrix = None if last is None else build(database, last)
+    matrix = None if last is None else read_matrix(database, last)
     if matrix is None or (metric := matrix["primary"]) is None:
         return None
     sentence = next_step(matrix, metric).strip()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.evaluation.library.combining import assertions
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Reason
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.views import progress
@@ -29,7 +29,7 @@ from wtb.store.read import queries
 _ASSERTIONS = assertions.__name__  # whose parts are written with the cases
 
 
-@dataclass(frozen=True)
+@frozen
 class Scoring:
     """What workers are asked to score again, and how far they are.
 

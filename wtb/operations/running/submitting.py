@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 from wtb.analysis.gates import check_gates
 from wtb.authoring.breakpoints import stops
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import BrokerError, InputError
 from wtb.core.texts import plural
 from wtb.display.views import progress
@@ -24,7 +25,7 @@ from wtb.store.database import Database, check_shared
 from wtb.store.files.locations import check_files
 
 
-@dataclass(frozen=True)
+@frozen
 class Submitted:
     """What workers were given.
 

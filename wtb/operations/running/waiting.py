@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Seconds
+from wtb.core.classes.frozen import frozen
 from wtb.display.views.progress import crew
 from wtb.execution.runtime.sweep_run import Ended
 from wtb.execution.state import Progress, ended_cells
@@ -48,7 +48,7 @@ def wait(context: Context, ref: str, *, timeout: Seconds | None = None, progress
     return ended
 
 
-@dataclass(frozen=True)
+@frozen
 class Look:
     """What was seen of a sweep or an execution that somebody waits for.
 

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
@@ -19,11 +18,13 @@ import sqlalchemy as sa
 
 from wtb.analysis.comparison.reasons import origins
 from wtb.analysis.comparison.verdicts import UNCLEAR, WORSE, passes
-from wtb.analysis.gates import check_gates, judged
+from wtb.analysis.gates import check_gates
+from wtb.analysis.kept_matrix import judged
 from wtb.analysis.matrix.build import freeze
 from wtb.analysis.nightly.gathering import line_of_fire
 from wtb.analysis.nightly.series import compare_night
 from wtb.config.webhooks import NotificationError, page_url, send
+from wtb.core.classes.frozen import frozen
 from wtb.core.cron import BAD
 from wtb.core.documents.comparison import CodeChange, ComparedCell, ComparisonDocument, FileChange
 from wtb.core.documents.matrix import GateDocument
@@ -163,7 +164,7 @@ def _others_busy() -> Iterator[None]:
         raise _Later(str(error)) from error
 
 
-@dataclass(frozen=True)
+@frozen
 class Judgement:
     """What came of a fire.
 

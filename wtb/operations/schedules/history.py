@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final
 
 from wtb.analysis.comparison.changes import changed_code
-from wtb.analysis.matrix.build import build
+from wtb.analysis.kept_matrix import read_matrix
 from wtb.analysis.nightly.gathering import series_of
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
+from wtb.core.classes.frozen import frozen
 from wtb.core.cron import BAD, late_after, zone_of
 from wtb.core.documents.administration import FireFigures, HistoricFire, ScheduleHistoryDocument
 from wtb.core.documents.common import Combination, FixedReference
@@ -52,7 +52,7 @@ def history(
     schedule = store.find_schedule(database, name)
     made = list(reversed(store.fire_rows(database, schedule.id, limit=limit)))
     sweeps = [_sweep(database, fire) for fire in made]
-    matrices = [None if sweep is None else build(database, sweep) for sweep in sweeps]
+    matrices = [None if sweep is None else read_matrix(database, sweep) for sweep in sweeps]
     directions = {name: found["better"] for one in matrices if one for name, found in one["metrics"].items()}
     if metric is None:
         metric = next((one["primary"] for one in reversed(matrices) if one and one["primary"]), None)
@@ -97,7 +97,7 @@ class _Figures:
         """Return the figures of a sweep; without any if it was deleted."""
         if sweep_id not in self._matrices:
             try:
-                self._matrices[sweep_id] = build(self._database, queries.find_sweep(self._database, sweep_id))
+                self._matrices[sweep_id] = read_matrix(self._database, queries.find_sweep(self._database, sweep_id))
             except InputError:
                 self._matrices[sweep_id] = None
         return _figures(self._matrices[sweep_id], self._metric)
@@ -136,7 +136,7 @@ def _changed(before: SweepRow | None, sweep: SweepRow | None) -> list[str]:
     return [] if before is None or sweep is None else changed_code(before, sweep)
 
 
-@dataclass(frozen=True)
+@frozen
 class ScheduleCheck:
     """Whether a schedule does what it should.
 

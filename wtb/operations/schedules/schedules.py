@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +11,7 @@ from wtb.config.stack_file import broker_url
 from wtb.config.webhooks import Payload, Target, read_target
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AtLeastZero, LongText
+from wtb.core.classes.frozen import frozen
 from wtb.core.cron import check_cron, check_name, zone_of
 from wtb.core.documents.administration import FiredDocument, ScheduleDocument
 from wtb.core.errors import InputError
@@ -137,7 +137,7 @@ def show_schedule(context: Context, name: str) -> ScheduleDocument:
     return schedule_document(context.database, store.find_schedule(context.database, name))
 
 
-@dataclass(frozen=True)
+@frozen
 class ScheduleStatus:
     """How a schedule stands after it was paused or resumed.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.telemetry.contents import Attributes, model_content, openinference, tool_content
 from wtb.core.telemetry.spans import Attribute, Span, SpanEvent, SpanLink
 from wtb.core.telemetry.trace_ids import attempt_span_id, span_id_of, trace_id_of
@@ -34,7 +34,7 @@ K = TypeVar("K", bound=Hashable)
 Kind = Literal["CHAIN", "LLM", "TOOL"]
 
 
-@dataclass(frozen=True)
+@frozen
 class SpanOptions:
     """What spans say besides what they always do.
 

@@ -6,12 +6,13 @@ import json
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import orjson
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, WTBError
 from wtb.core.telemetry.protobuf import as_protobuf, rejected_spans
 from wtb.core.telemetry.spans import TracesRequest
@@ -32,7 +33,7 @@ class SpansRefused(CollectorError):
     """A collector refuses what it was sent, and would again."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Collector:
     """Where spans are sent.
 

@@ -7,11 +7,11 @@ Source: OpenTelemetry Protocol 1.7, OTLP/HTTP.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Number
+from wtb.core.classes.frozen import frozen
 from wtb.core.telemetry.spans import Span, as_request
 from wtb.operations.context import Context
 from wtb.operations.telemetry.building import AT_A_TIME, SpanOptions, make_spans
@@ -26,7 +26,7 @@ MOST_SPANS: Final = 500  # of one request
 Patience = Annotated[float, Number(0.01, 600)]
 
 
-@dataclass(frozen=True)
+@frozen
 class ExportedTraces:
     """What was sent of a sweep.
 

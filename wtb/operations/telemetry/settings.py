@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from wtb.config.credentials import TELEMETRY_HEADERS, credential
 from wtb.config.project_settings import find_setting, table_of
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.operations.telemetry.building import SpanOptions
 from wtb.operations.telemetry.collector import Collector, url_of
@@ -19,7 +19,7 @@ _KNOWN = ("endpoint", "timeout", "content", "openinference", "protobuf")
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*([\x20-\x7e]+)")
 
 
-@dataclass(frozen=True)
+@frozen
 class TelemetrySettings:
     """Where traces are sent, and what they say.
 

@@ -12,7 +12,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, Valida
 from wtb.config.field_types import Name, Strict
 from wtb.config.validation_messages import expected, problem
 from wtb.config.yaml_reader import Located
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, meant_or_known
 from wtb.core.texts import listed_names, plural
 from wtb.planning.case_files import Headings, Wrong
@@ -87,7 +88,7 @@ class CaseTable(Strict):
     rows: Annotated[tuple[tuple[str, ...], ...], Field(description="a list of rows, each a list of texts")]
 
 
-@dataclass(frozen=True)
+@frozen
 class ColumnKeys:
     """How columns of tables become keys of cases.
 

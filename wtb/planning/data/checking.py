@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, did_you_mean
 from wtb.core.ids import plain_id
+from wtb.core.scoring.measure import MEASURED_NAMES
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.stored_spec import DataFinding
 from wtb.planning.binding import Bound
@@ -22,12 +24,11 @@ from wtb.planning.data.equal_inputs import Inputs
 from wtb.planning.data.ordering import Ordering
 from wtb.planning.data.picking import Only, pick_cases
 from wtb.planning.data.similar_inputs import Texts
-from wtb.planning.metric_names import MEASURED_NAMES
 from wtb.planning.redaction import names_problems
 from wtb.planning.sweep_spec import SingleSpec, SweepSpec
 
 
-@dataclass(frozen=True)
+@frozen
 class CheckedCases:
     """The cases of a sweep.
 

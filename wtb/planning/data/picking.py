@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 
 from wtb.core.arguments.checking import check_fields
 from wtb.core.arguments.kinds import Count
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.ids import plain_id
 from wtb.core.tree.run_order import is_held_out, place_of
@@ -16,7 +17,7 @@ from wtb.planning.cases import Case, CaseSource
 from wtb.planning.sweep_spec import SweepSpec
 
 
-@dataclass(frozen=True)
+@frozen
 class Only:
     """A part of a sweep: the first `limit` cases, the case `case`, the combinations that choose `choices`.
 

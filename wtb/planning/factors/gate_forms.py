@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final
 
 from wtb.config.field_types import condition, name_of
 from wtb.config.validation_messages import expected, problem
+from wtb.core.classes.frozen import frozen
 from wtb.core.expressions.figures import Condition, parse_condition
 from wtb.core.factors.level_names import level_label
 
@@ -24,7 +25,7 @@ _FORMS = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Gate:
     """A gate that was read.
 

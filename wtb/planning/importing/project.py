@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.planning.importing import inspect_tasks
 from wtb.planning.importing.promptfoo import VARIABLE, Imported, import_promptfoo
@@ -104,7 +104,7 @@ wf.entry(answer)
 '''
 
 
-@dataclass(frozen=True)
+@frozen
 class ImportedProject:
     """A project of what another tool had.
 

@@ -6,9 +6,9 @@ import csv
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import describe
 from wtb.core.values import Json
 
@@ -25,7 +25,7 @@ Expected = dict[str, Json]  # of each field of the state
 Evaluator = dict[str, dict[str, Json]]  # its options by its one name
 
 
-@dataclass(frozen=True)
+@frozen
 class Grader:
     """A model that judges."""
 

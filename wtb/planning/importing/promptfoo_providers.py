@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import describe
 from wtb.core.values import Json
 from wtb.planning.importing.promptfoo_assertions import Grader, grader_of
@@ -13,7 +13,7 @@ from wtb.planning.importing.promptfoo_assertions import Grader, grader_of
 _SETTINGS = ("temperature", "max_tokens", "top_p", "stop", "seed", "frequency_penalty", "presence_penalty")
 
 
-@dataclass(frozen=True)
+@frozen
 class Provider:
     """A model with the settings that it is asked with."""
 

@@ -12,11 +12,11 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from wtb.core.access.attribution import BY_TOKEN
+from wtb.core.classes.frozen import frozen
 from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database, clock
 from wtb.store.rows.access import AuditRow
@@ -28,7 +28,7 @@ _LOCK = 9182736457
 _PART = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Origin:
     """How somebody asks.
 
@@ -43,7 +43,7 @@ class Origin:
     token: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Note:
     """What is to be appended.
 
@@ -68,7 +68,7 @@ class Note:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Head:
     """The last row at some time: everything up to it is known by its hash."""
 

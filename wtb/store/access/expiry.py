@@ -6,11 +6,11 @@ They are copies that spare somebody to send or to do a thing again. Whoever remo
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import orjson
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.store.bulk import parts
 from wtb.store.database import Database, Scope
 from wtb.store.tables.column_types import is_ahead, is_over
@@ -24,7 +24,7 @@ _GONE = 410
 Condition = sa.ColumnElement[bool]
 
 
-@dataclass(frozen=True)
+@frozen
 class Copies:
     """How much there is of what is kept for a day.
 

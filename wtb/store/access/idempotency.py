@@ -6,13 +6,13 @@ of several requests with one key, to however many servers, one changes something
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
 from wtb.store.access.expiry import remove_expired
 from wtb.store.access.scope import scope_of
+from wtb.store.bulk import insert_of
 from wtb.store.database import Database
 from wtb.store.rows.access import IdempotencyKeyRow
 from wtb.store.tables.schema import idempotency_keys
@@ -27,7 +27,7 @@ class Repeated(StoreError):
         self.digest = digest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Claim:
     """A request and its key.
 
@@ -43,11 +43,7 @@ class Claim:
         """Store the key within the transaction of a change. Raises Repeated if it is there."""
         projects = projects_setting(scope_of(connection).projects)
         values = {"digest": self.digest, "request": self.request, "projects": projects}
-        if connection.dialect.name == "postgresql":
-            from sqlalchemy.dialects.postgresql import insert
-        else:
-            from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
-        statement = insert(idempotency_keys).values(values).on_conflict_do_nothing()
+        statement = insert_of(connection, idempotency_keys).values(values).on_conflict_do_nothing()
         if connection.scalar(statement.returning(idempotency_keys.c.digest)) is None:
             raise Repeated(self.digest)
 

@@ -6,11 +6,11 @@ The server that carries one out renews its lease. One without a lease or an answ
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
 from wtb.store.access.expiry import remove_expired
 from wtb.store.bulk import fetch_record
@@ -36,7 +36,7 @@ class AlreadyBegun(StoreError):
     """Another request with this key has begun the operation."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class NewOperation:
     """What is kept of an operation when it begins; see `OperationRow`."""
 
@@ -46,7 +46,7 @@ class NewOperation:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class FoundOperation:
     """An operation, and how it stands now."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
 
 from wtb.core.arguments.checking import checked
-from wtb.core.documents.administration import ProjectRetention
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.access.scope import in_scope, scope_of
@@ -13,6 +14,9 @@ from wtb.store.bulk import fetch_record, insert_missing
 from wtb.store.database import Database
 from wtb.store.rows.access import ProjectRow
 from wtb.store.tables.schema import projects, sessions, sweeps
+
+if TYPE_CHECKING:
+    from wtb.core.documents.administration import ProjectRetention
 
 
 def create_project(database: Database, name: str, by: str) -> ProjectRow:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.ids import new_id
 from wtb.store.access.tokens import USED_S, is_active
 from wtb.store.bulk import fetch_record
@@ -30,7 +31,7 @@ _IS_LASTING = sa.and_(
 _IS_ACTIVE = sa.and_(_IS_LASTING, sa.or_(sign_ins.c.kind != "token", is_active()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class NewSignIn:
     """A sign-in that is to be stored.
 

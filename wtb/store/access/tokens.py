@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, NotFound, did_you_mean
 from wtb.core.ids import new_id
 from wtb.store.access.projects import check_project
@@ -35,7 +35,7 @@ def _has_expired() -> sa.ColumnElement[bool]:
     return sa.and_(tokens.c.expires_at.is_not(None), is_up)
 
 
-@dataclass(frozen=True)
+@frozen
 class NewToken:
     """A token to be stored.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
 from wtb.core.questions import Answer
 from wtb.core.serialization.plain_json import iso, storable
@@ -76,7 +76,7 @@ def _about(question: QuestionRow, execution: str | None) -> Subject:
     return subject(question.session_id, question.sweep_id, execution)
 
 
-@dataclass(frozen=True)
+@frozen
 class Given:
     """An accepted answer: the row of its question, and the executions that continue with it."""
 

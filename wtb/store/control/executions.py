@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
 from wtb.core.questions import how_to_answer
 from wtb.core.status import EXECUTION, OPEN_EXECUTIONS, sources
@@ -218,7 +218,7 @@ class Request(NamedTuple):
     token: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Requests:
     """Requests of people for a sweep that this process runs.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events.executions import ForkMadeData
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_id
@@ -22,7 +22,7 @@ from wtb.store.runs.records import NewExecution
 from wtb.store.tables.schema import executions, sweeps
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class NewFork:
     """What somebody forks: from which checkpoint, with which variants by node and which changes of its state by key.
 

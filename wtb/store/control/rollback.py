@@ -8,11 +8,12 @@ must be finished before it goes on. Where there are no tools `begin` does both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events.executions import Rollback as RollbackData
 from wtb.core.documents.questions import CompensationDocument
 from wtb.core.errors import ConflictError, StoreError
@@ -51,7 +52,7 @@ SUPERSEDED = "superseded by a rollback"
 _CELL = ("sweep_id", "case_number", "repeat", "combination")
 
 
-@dataclass(frozen=True)
+@frozen
 class Leaving:
     """What a rollback leaves, once the execution is paused. head: the new one, where it was try_move already.
 
@@ -72,7 +73,7 @@ class Leaving:
     head: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Ending:
     """How a rollback ends. status_reason: why the execution is paused then. words: describe the target for people.
 
@@ -211,7 +212,7 @@ def _new_rollback(leaving: Leaving, head: str, by: str, reason: str | None) -> N
     }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class _Sweep:
     """The sweep of an execution that is rolled back."""
 

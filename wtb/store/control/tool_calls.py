@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.questions import CompensationDocument
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
@@ -44,7 +44,7 @@ class Calls(NamedTuple):
     shared: Sequence[CallOfTool] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Way:
     """From one line of checkpoints to another, and who else stands on the first one.
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from wtb.core.classes.frozen import frozen
 from wtb.store.files.store import FileStore
 
 KEPT_S = 90 * 86_400.0  # that a reply is kept after it was last used
 
 
-@dataclass(frozen=True)
+@frozen
 class Unused:
     """Replies that nobody uses: how many, and their size in bytes."""
 

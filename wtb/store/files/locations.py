@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from wtb.config.project_settings import find_setting, table_of
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StoreError
 from wtb.core.units import parse_size
 from wtb.store.database import Database
@@ -22,7 +22,7 @@ CACHE_BYTES = 10_000_000_000
 _KEYS = ("shared", "cache")
 
 
-@dataclass(frozen=True)
+@frozen
 class Sharing:
     """The directory that workers share, what named it, and how many bytes of it this machine may keep."""
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import orjson
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError, StoreError
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Entry:
     """A file of a snapshot: the SHA-256 of its content, its size in bytes and its permissions."""
 
@@ -29,7 +29,7 @@ class Entry:
 Manifest = Mapping[str, Entry]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Change:
     """A file in which two snapshots differ, and its sizes in bytes; only its mode may have changed."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
 from wtb.store.access.expiry import KEPT_S, remove_expired
 from wtb.store.access.scope import in_scope
@@ -25,7 +25,7 @@ QUOTA_BYTES = 256_000_000  # of a project
 PART_BYTES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class NewUpload:
     """An upload that begins; see `UploadRow`."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, NodeTimeout, StateError, did_you_mean
 from wtb.core.ids import new_id
 from wtb.store.files import safe_directories
@@ -29,7 +29,7 @@ from wtb.store.files.manifest import (
 from wtb.store.files.store import BLOCK, Adding, FileStore, digest_of, folder_of, is_zero
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Snapshot:
     """The files of a workspace, None where there are none, and what storing it can have added.
 
@@ -40,7 +40,7 @@ class Snapshot:
     new: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Bounds:
     """How large a snapshot may be; None is no limit. See `run.workspace` of a sweep.
 

@@ -6,10 +6,11 @@ All of it is one transaction, so that nobody sees a part of it, and whoever is k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
 from wtb.core.ids import new_ids
@@ -36,7 +37,7 @@ STOPPED = "its combination was stopped"  # why a new cell of it is skipped
 CHUNK = 1_000  # cells whose lines are read at once
 
 
-@dataclass(frozen=True)
+@frozen
 class Extension:
     """What is added to a sweep, checked against it as it was read.
 
@@ -204,7 +205,7 @@ def _in_order(connection: sa.Connection, sweep: SweepRow, pairs: Iterable[Pair])
     return sorted((pair for pair in pairs if pair[0] in places), key=lambda pair: (places[pair[0]], pair[1]))
 
 
-@dataclass(frozen=True)
+@frozen
 class _Numbers:
     """The numbers of combinations that new cases and repeats run, and of those that were stopped."""
 

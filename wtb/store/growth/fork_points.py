@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
 from wtb.core.failures import StoredFailure
 from wtb.core.status import FAILED_CELLS, FINAL_CELLS, OPEN_EXECUTIONS
@@ -34,7 +34,7 @@ class Origin(NamedTuple):
     changed: frozenset[str]
 
 
-@dataclass(frozen=True)
+@frozen
 class NewRow:
     """A combination to add.
 
@@ -61,7 +61,7 @@ def nearest_origins(choices: Mapping[str, str], others: Mapping[int, Mapping[str
     return sorted(origins, key=lambda origin: len(origin.changed))[:MOST_ORIGINS]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class BaseCell:
     """A cell of a combination that a new one is made from, with the head of the execution of its outcome."""
 
@@ -79,7 +79,7 @@ class BaseCell:
     edited: bool | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Start:
     """Where a new cell begins: at a checkpoint, with an execution that is there, or at the end, as another one failed.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_ids
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
@@ -28,7 +28,7 @@ from wtb.store.runs.retry import retry_within
 from wtb.store.tables.schema import cells, combinations, executions, now, sweeps
 
 
-@dataclass(frozen=True)
+@frozen
 class Stop:
     """Combinations to stop, and who wants that.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, NotFound, did_you_mean
 from wtb.store.bulk import fetch_records, parts
 from wtb.store.database import Database, Scope, clock
@@ -48,7 +48,7 @@ AT_REST = ("paused", "completed", "failed", "cancelled")  # sweeps of which noth
 Report = Callable[[str], None]
 
 
-@dataclass(frozen=True)
+@frozen
 class FoundCase:
     """A case of a sweep that can be erased."""
 
@@ -60,7 +60,7 @@ class FoundCase:
     case: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Named:
     """What the rows of a case named: values by digest, and snapshots of files by project and digest."""
 

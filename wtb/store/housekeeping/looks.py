@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.ids import DEFAULT_PROJECT, new_id
 from wtb.core.tree.looks import CaseSketch, baseline_key, case_digest, combination_keys, without_case
 from wtb.store.bulk import fetch_records
@@ -22,7 +22,7 @@ MOST = 1_000  # earlier looks that count, the newest
 Claim = tuple[str, str, str]  # metric, direction of the difference from the baseline or "best", key of the combination
 
 
-@dataclass(frozen=True)
+@frozen
 class LookRow:
     """A sweep as later ones count it.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.ids import short_id
 from wtb.core.tree.looks import CaseSketch, case_digest
@@ -28,7 +28,7 @@ from wtb.store.tables.schema import cases, cells, combinations, is_kept, metrics
 CASES = 200  # whose cells are copied in one transaction
 
 
-@dataclass(frozen=True)
+@frozen
 class Source:
     """A sweep that a pool is made of.
 

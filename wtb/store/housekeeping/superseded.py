@@ -8,11 +8,11 @@ lines.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events.sweeps import SweepCollectedData
 from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
@@ -34,7 +34,7 @@ SUPERSEDED = "its later checkpoints were superseded, and `wtb gc` removed them"
 PART = 20_000  # finding some costs as much as finding all
 
 
-@dataclass(frozen=True)
+@frozen
 class Removed:
     """Superseded checkpoints that were removed, with the node runs that went with them."""
 

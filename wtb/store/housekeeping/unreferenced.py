@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
 from wtb.store.bulk import MOST_ROWS, parts, update_rows
 from wtb.store.database import LOCK_NOT_AVAILABLE, Database, Scope, sqlstate
@@ -30,7 +30,7 @@ class Busy(StoreError):
     """The table of values was written to without a pause; try again later."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Unreferenced:
     """Values that no row named. `horizon`: on PostgreSQL, the oldest transaction whose rows were not all seen."""
 

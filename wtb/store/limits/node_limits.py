@@ -8,11 +8,11 @@ whoever asks, and nothing else is while it is waited for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, StoreError
 from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
@@ -27,7 +27,7 @@ Alive = Callable[[Owner], bool]
 _MOST_WAITING = 10_000  # runs of a node that wait for their turn
 
 
-@dataclass(frozen=True)
+@frozen
 class Place:
     """A node of a workflow, and the runner that runs it."""
 
@@ -36,7 +36,7 @@ class Place:
     runner_id: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Limits:
     """What all runners keep to at a node: so many runs at a time, so many seconds between two starts."""
 

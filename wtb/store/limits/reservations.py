@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.judgement import JUDGING
 from wtb.store.bulk import insert_missing
 from wtb.store.database import Database
@@ -28,7 +28,7 @@ from wtb.store.tables.schema import budgets, executions, now, reservations, runn
 Cost = Callable[[sa.Connection], Mapping[str, float]]
 
 
-@dataclass(frozen=True)
+@frozen
 class Claim:
     """What an attempt asks of budgets. amounts: by kind; None where that is to be found. 0 needs no reservation."""
 
@@ -41,7 +41,7 @@ class Claim:
     amounts: Mapping[str, float | None]
 
 
-@dataclass(frozen=True)
+@frozen
 class Granted:
     """A reservation was made. amounts: by kind, what was reserved; None: all that is left, alone.
 
@@ -52,7 +52,7 @@ class Granted:
     left: Mapping[str, float]
 
 
-@dataclass(frozen=True)
+@frozen
 class Reached:
     """A budget that leaves too little, whatever becomes of those under way. wanted: None where nobody can tell."""
 

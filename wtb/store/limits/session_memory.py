@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
 from wtb.store.limits.sessions import Quota
@@ -14,7 +13,7 @@ from wtb.store.runs.slots import LEASE_S, PROCESS, Alive, is_fresh
 from wtb.store.tables.schema import now, runners, session_memory, sessions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Memory:
     """Bytes of memory. used: in all node processes. largest: in the largest one in which something runs."""
 
@@ -22,7 +21,7 @@ class Memory:
     largest: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Allowed:
     """The memory quota of a session, in bytes, and the name of the session."""
 

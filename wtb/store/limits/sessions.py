@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from wtb.core.arguments.checking import check_fields, checked
 from wtb.core.arguments.kinds import Count, Money, Whole
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import DEFAULT_PROJECT, new_id
 from wtb.store.access.projects import check_project
@@ -31,7 +32,7 @@ _MOST_METADATA = 64  # names a session
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
-@dataclass(frozen=True)
+@frozen
 class Quota:
     """What a session may use: bytes on disk, node runs at a time, US dollars and tokens in all, and bytes of memory.
 

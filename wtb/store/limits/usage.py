@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database
@@ -20,7 +20,7 @@ from wtb.store.tables.schema import attempts, events, files, is_visible, node_ru
 _newest_attempt = sa.func.max(sa.func.coalesce(attempts.c.started_at + attempts.c.duration_s, node_runs.c.started_at))
 
 
-@dataclass(frozen=True)
+@frozen
 class Usage:
     """What a session uses. disk_bytes: of the files that its snapshots refer to. slots: of its live runners.
 

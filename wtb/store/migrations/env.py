@@ -8,12 +8,13 @@ import sqlalchemy as sa
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
 
+from wtb.store.tables.column_types import is_json
 from wtb.store.tables.schema import metadata, now, transaction_number
 
 
 def render(kind: str, item: Any, autogenerate: AutogenContext) -> str | Literal[False]:
     """How generated migrations write what differs between the databases; the template defines these names."""
-    if kind == "type" and isinstance(item, sa.JSON):
+    if kind == "type" and is_json(item):
         return "Json"
     if kind == "server_default" and isinstance(item, sa.DefaultClause):
         if isinstance(item.arg, now):

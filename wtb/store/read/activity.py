@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.status import OPEN_SWEEPS
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_records
@@ -31,7 +32,7 @@ from wtb.store.tables.schema import (
 LAST_ID: Final = 2**63 - 1  # of an event
 
 
-@dataclass(frozen=True)
+@frozen
 class SweepState:
     """How a sweep stands.
 
@@ -54,7 +55,7 @@ class SweepState:
     collected_node_runs: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Counts:
     """What a sweep consists of so far.
 
@@ -73,7 +74,7 @@ class Counts:
     lease_losses: int = 0
 
 
-@dataclass(frozen=True)
+@frozen
 class Queue:
     """What waits for workers in a project.
 
@@ -185,7 +186,7 @@ def lively_sweeps(database: Database, within_s: float = 600.0) -> list[LivelySwe
     return [LivelySweep(*row) for row in database.tuples(query)]
 
 
-@dataclass(frozen=True)
+@frozen
 class Moment:
     """A moment of the log of a whole database.
 

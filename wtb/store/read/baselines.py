@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.store.access.scope import in_scope
-from wtb.store.bulk import fetch_row
+from wtb.store.bulk import fetch_row, insert_of
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep
@@ -56,7 +56,7 @@ def named_baseline(database: Database, session: str, name: str) -> SweepRow:
     raise NotFound(f"there is no baseline {name!r} in session {session!r}{how}", kind="baseline")
 
 
-@dataclass(frozen=True)
+@frozen
 class Night:
     """A sweep that was compared with a baseline.
 
@@ -71,7 +71,7 @@ class Night:
     was_accepted: bool
 
 
-@dataclass(frozen=True)
+@frozen
 class Nights:
     """The nights of a baseline since its reference was set.
 
@@ -199,8 +199,8 @@ def set_baseline(
             raise ConflictError(f"sweep {sweep_id} is being deleted, or was")
         mine = _named(sweep.session_id, name)
         before = connection.scalar(sa.select(baselines.c.sweep_id).where(*mine))
-        dialect = sqlite if database.is_sqlite else postgresql
-        insert = dialect.insert(baselines).values(session_id=sweep.session_id, name=name, sweep_id=sweep_id)
+        insert = insert_of(connection, baselines)
+        insert = insert.values(session_id=sweep.session_id, name=name, sweep_id=sweep_id)
         insert = insert.values(set_at=now(), noise_floor=noise_floor, reference_id=None, nights=None)
         changed = ["sweep_id", "set_at", "reference_id", "nights"]
         changed += ["noise_floor"] if noise_floor is not None or before != sweep_id else []

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from wtb.core.documents.events.common import Severity
 from wtb.core.errors import InputError, meant_or_known
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.store.access.scope import in_scope
@@ -30,6 +29,9 @@ from wtb.store.tables.schema import (
     sweeps,
     values,
 )
+
+if TYPE_CHECKING:
+    from wtb.core.documents.events.common import Severity
 
 
 def cells_like(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from wtb.core.documents.events.common import Scores
 from wtb.core.values import Json
 from wtb.store.bulk import equal, fetch_among, fetch_records, parts
 from wtb.store.database import Database
 from wtb.store.rows.control import RollbackRow
 from wtb.store.rows.executions import ExecutionRow, Mark
 from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, is_case, rollbacks
+
+if TYPE_CHECKING:
+    from wtb.core.documents.events.common import Scores
 
 Marks = Mapping[str, Mark]
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
-from wtb.store.bulk import parts
+from wtb.store.bulk import insert_of, parts
 from wtb.store.database import Database
 from wtb.store.log import OLDEST_OPEN
 from wtb.store.rows.event_sources import COMPLETED
@@ -181,8 +180,7 @@ def _lock(connection: sa.Connection, sweep_id: str) -> Place | None:
     there = sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)
     if connection.scalar(there.with_for_update(read=True, key_share=True, skip_locked=True)) is None:
         return None
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    connection.execute(dialect.insert(matrices).values(sweep_id=sweep_id).on_conflict_do_nothing())
+    connection.execute(insert_of(connection, matrices).values(sweep_id=sweep_id).on_conflict_do_nothing())
     return _counted(connection, sweep_id, lock=True)
 
 
@@ -282,7 +280,6 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
         .where(ended.c.value.is_not(None))
         .group_by(ended.c.metric, ended.c.combination)
     )
-    dialect = sqlite if on_sqlite else postgresql
-    insert = dialect.insert(tallies).from_select([column.name for column in tallies.c], new)
+    insert = insert_of(connection, tallies).from_select([column.name for column in tallies.c], new)
     added = {name: tallies.c[name] + insert.excluded[name] for name in ("n", "total")}
     connection.execute(insert.on_conflict_do_update(index_elements=list(tallies.primary_key), set_=added))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from wtb.core.access.roles import Role
-from wtb.core.documents.administration import ProjectRetention
 from wtb.store.rows.record import Record
+
+if TYPE_CHECKING:
+    from wtb.core.documents.administration import ProjectRetention
 
 
 class ProjectRow(Record):

@@ -6,11 +6,12 @@ Such a row has the position of its last event, (transaction, event); its other e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.tree.checkpoints import in_order, shown
 from wtb.store.rows.sweeps import EventRow
 from wtb.store.tables.column_types import Json, array_length, error_in_json, rows_array, score_object
@@ -31,7 +32,7 @@ COMPLETED: Final = "execution.completed"
 Count = sa.ColumnElement[int]
 
 
-@dataclass(frozen=True)
+@frozen
 class Derived:
     """Events that the rows of a table hold.
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wtb.core.documents.common import CellStatus, SweepStatus
-from wtb.core.documents.comparison import NoiseFloorDocument
 from wtb.core.failures import StoredFailure
 from wtb.core.scoring.measure import Better
 from wtb.store.rows.record import Record
+
+if TYPE_CHECKING:
+    from wtb.core.documents.comparison import NoiseFloorDocument
 
 
 class CellRow(Record):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 
 from wtb.core.documents.common import RunStatus, SweepStatus
 from wtb.core.failures import StoredFailure
+from wtb.core.serialization.plain_json import iso
 from wtb.core.tree.stored_code import RecordedCode
 from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.values import Json
@@ -14,6 +15,7 @@ from wtb.store.rows.record import Record
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target
+    from wtb.core.documents.common import SweepHeading
 
 
 class SweepRow(Record):
@@ -58,6 +60,17 @@ class SweepRow(Record):
     def recorded_code(self) -> RecordedCode:
         """The code of its variants when it was submitted."""
         return RecordedCode(self.fingerprints, self.spec.get("code"))
+
+    @property
+    def heading(self) -> SweepHeading:
+        """The sweep as documents of results name it."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "status": self.status,
+            "started_at": iso(self.started_at),
+            "finished_at": iso(self.finished_at),
+        }
 
 
 class ListedSweep(SweepRow):

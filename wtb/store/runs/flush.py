@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
 from wtb.core.status import CELL, OPEN_EXECUTIONS, sources
@@ -45,7 +44,7 @@ LoggedT = TypeVar("LoggedT", bound=Logged)
 Change = tuple[str, NewExecution | NewNodeRun]  # an id, and the columns of its row that change
 
 
-@dataclass(frozen=True)
+@frozen
 class _Places:
     """Where the events of a batch stand in the log: the number of the transaction, and their ids by number."""
 
@@ -223,7 +222,7 @@ def _are_held(connection: sa.Connection, pairs: Sequence[tuple[str, int]]) -> sa
         # The ids by themselves too: it reads the whole table for pairs alone.
         return sa.and_(executions.c.id.in_(ids), sa.tuple_(executions.c.id, executions.c.token).in_(pairs))
     # Two arrays, however many they are: as parameters one by one they took the client six times as long.
-    given = sa.literal(ids, ARRAY(sa.String)), sa.literal([token for _, token in pairs], ARRAY(sa.BigInteger))
+    given = sa.literal(ids, sa.ARRAY(sa.String)), sa.literal([token for _, token in pairs], sa.ARRAY(sa.BigInteger))
     held = sa.func.unnest(*given).table_valued("id", "token", name="held").render_derived()
     return sa.and_(executions.c.id == held.c.id, executions.c.token == held.c.token)
 

@@ -16,7 +16,6 @@ from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from wtb.store.bulk import fetch_record
 from wtb.store.database import Database
@@ -220,7 +219,9 @@ def _note(connection: sa.Connection, begun: Mapping[Slot, str], sweep: QueuedSwe
 
 
 @cache
-def _insert_of_slots() -> postgresql.Insert:
+def _insert_of_slots() -> sa.Insert:
+    from sqlalchemy.dialects import postgresql  # imported here: SQLite, which has no such slots, does without
+
     insert = postgresql.insert(working).values(since=now())
     changed = {name: insert.excluded[name] for name in ("session_id", "sweep_id", "execution_id", "since")}
     return insert.on_conflict_do_update(index_elements=list(working.primary_key), set_=changed)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.store.bulk import equal, fetch_records, insert_rows
 from wtb.store.database import Database, clock
 from wtb.store.events import add_execution_event
@@ -31,7 +31,7 @@ _is_cut_short = sa.and_(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class _Again:
     """A cell that is tried again, with the execution of its outcome."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.ids import new_id, new_ids
 from wtb.core.tree.run_order import case_order, mixed
 from wtb.core.tree.stored_spec import StoredSpec
@@ -24,7 +25,7 @@ BATCH_BYTES = 4 << 20  # of inputs
 BATCH_S = 60.0  # of reading cases: who submits says so often that it is still there
 
 
-@dataclass(frozen=True)
+@frozen
 class NewSweep:
     """What is known of a sweep when it is submitted.
 
@@ -58,7 +59,7 @@ class NewSweep:
     clusters: Sequence[str | None] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class NewCase:
     """A case ready to be stored: its input encoded by key, its files in a workspace snapshot.
 
@@ -155,7 +156,7 @@ def _full_batches(sweep: NewSweep, session: str, given: Iterable[NewCase]) -> It
     yield batch
 
 
-@dataclass(frozen=True)
+@frozen
 class Roots:
     """The root executions of cases.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final, TypedDict
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -19,7 +18,33 @@ metadata = sa.MetaData(
     }
 )
 
-Json = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+class BinaryJson(sa.TypeDecorator[Any]):
+    """JSON, which PostgreSQL keeps as JSONB.
+
+    Not a variant of `sa.JSON`: that would import PostgreSQL's dialect, with all its drivers, for SQLite as well.
+    """
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
+        if dialect.name != "postgresql":
+            return super().load_dialect_impl(dialect)
+        from sqlalchemy.dialects.postgresql import JSONB
+
+        return dialect.type_descriptor(JSONB(none_as_null=True))
+
+    def coerce_compared_value(self, op: Any, value: Any) -> Any:
+        return self.impl_instance.coerce_compared_value(op, value)  # of keys and positions, which are no JSON
+
+
+def is_json(column_type: sa.types.TypeEngine[Any]) -> bool:
+    """Return whether values of a type are JSON."""
+    return isinstance(column_type, (sa.JSON, BinaryJson))
+
+
+Json = BinaryJson(none_as_null=True)
 OrderedJson = sa.JSON(none_as_null=True)
 """Objects with their keys in the order in which they were written, which PostgreSQL's JSONB forgets."""
 Id = sa.String(32)
@@ -134,7 +159,7 @@ def _rows_array_postgresql(element: rows_array, compiler: Any, **kw: Any) -> str
 def _rows_array_sqlite(element: rows_array, compiler: Any, **kw: Any) -> str:
     # A column of JSON is text for SQLite, and would become text within the array.
     columns = [(compiler.process(clause, **kw), clause.type) for clause in element.clauses]
-    listed = ", ".join(f"json({sql})" if isinstance(type, sa.JSON) else sql for sql, type in columns)
+    listed = ", ".join(f"json({sql})" if is_json(type) else sql for sql, type in columns)
     return f"json_group_array(json_array({listed}))"
 
 
@@ -164,16 +189,29 @@ def one_of(column: str, statuses: Any) -> sa.CheckConstraint:
     return sa.CheckConstraint(f"{column} IN ({names})", name=column)
 
 
-class PartialIndex(TypedDict):
-    """Options of a partial index, for both databases."""
+class IndexOptions(TypedDict):
+    """Options of an index."""
 
-    postgresql_where: sa.TextClause
-    sqlite_where: sa.TextClause
+    info: dict[str, str]
 
 
-def where(condition: str) -> PartialIndex:
-    """Options of a partial index."""
-    return {"postgresql_where": sa.text(condition), "sqlite_where": sa.text(condition)}
+def where(condition: str) -> IndexOptions:
+    """Return the options of a partial index.
+
+    Not `postgresql_where` and `sqlite_where`: SQLAlchemy imports a dialect, with all its drivers, to check its options.
+    A migration that Alembic generates has no condition: add those options there.
+    """
+    return {"info": {_CONDITION: condition}}
+
+
+_CONDITION = "wtb_where"
+
+
+@compiles(sa.schema.CreateIndex)
+def _create_index(element: sa.schema.CreateIndex, compiler: Any, **kw: Any) -> str:
+    statement = compiler.visit_create_index(element, **kw)
+    condition = element.element.info.get(_CONDITION)
+    return f"{statement} WHERE {condition}" if condition else statement
 
 
 def ref(target: str, *, deferred: bool = False) -> sa.ForeignKey:

@@ -6,11 +6,11 @@ An execution is sent once an event says that it has ended, so what is read is fi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position, log_rows
 from wtb.store.read.queries import select_sweeps
@@ -25,7 +25,7 @@ _ENDS: Final = tuple(f"execution.{how}" for how in ("completed", "failed", "fork
 _LAST: Final = tuple(f"sweep.{how}" for how in ("completed", "failed", "cancelled"))
 
 
-@dataclass(frozen=True)
+@frozen
 class Ended:
     """Executions that have ended, and up to where of the log they are all.
 

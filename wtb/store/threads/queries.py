@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import orjson
 import psycopg
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StoreError
 from wtb.core.values import Value
 from wtb.store.bulk import insert_values
@@ -54,7 +54,7 @@ class Written(NamedTuple):
     value: str | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Found:
     """A checkpoint as it is stored, the writes made from it, and the values that both name."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.store.bulk import among
 from wtb.store.database import Database
 from wtb.store.tables.schema import sessions, thread_checkpoints, thread_writes
@@ -60,7 +61,7 @@ class ThreadWrite(ThreadTask):
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Outline:
     """A checkpoint without its values."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, cast
 
 import orjson
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
 from wtb.core.fault_points import point
 from wtb.core.values import Json
@@ -99,7 +99,7 @@ _OWN: Final = frozenset({"session_id", "project", "token", "runner_id", "queued"
 Write = Callable[[], AbstractContextManager[sa.Connection]]
 
 
-@dataclass(frozen=True)
+@frozen
 class Home:
     """Where a copy belongs to: a session and a project of the other database."""
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import Floats
+from wtb.core.classes.frozen import frozen
 
 Levels = NDArray[np.int64]  # combinations x factors; OUTSIDE where a combination's variant lacks the factor
 OUTSIDE = -1
 _RANK = 1e-9  # relative; a direction of the design with less information is not there
 
 
-@dataclass(frozen=True)
+@frozen
 class Block:
     """A factor or a pair of factors.
 

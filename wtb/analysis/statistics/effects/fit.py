@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from wtb.analysis.statistics.effects.unshown import LostCells
 from wtb.analysis.statistics.effects.within_cases import CaseScores, Model
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.units import Units
+from wtb.core.classes.frozen import frozen
 
 MOST_PAIRS = 30
 _FREEDOM = 4  # degrees of freedom that are left between combinations, from which on their noise can be measured
@@ -45,7 +46,7 @@ _SPENT = 0.9  # of the level of several tests; those of pass-or-fail scores may 
 _ACTS = 0.2  # p of pairs some of whose levels never meet, from which on their factors are told apart
 
 
-@dataclass(frozen=True)
+@frozen
 class Effects:
     """Effects of a factor (one for each level) or of a pair (one for each two levels that meet).
 
@@ -66,7 +67,7 @@ class Effects:
     ci: Floats
 
 
-@dataclass(frozen=True)
+@frozen
 class Fit:
     """What the combinations tell of factors.
 
@@ -93,7 +94,7 @@ class Fit:
     families: tuple[float, float]
 
 
-@dataclass(frozen=True)
+@frozen
 class _Measured:
     """A block with what its model says of it."""
 
@@ -164,7 +165,7 @@ def fit(
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class _Plan:
     """What is fitted: effects, their fitted means, factors that are not told, and contributions beyond the model."""
 

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import RESAMPLES, Floats, chunks, t_quantile
 from wtb.analysis.statistics.paired import EXACT_PAIRS, SMALLEST_P, Signs, flips
+from wtb.core.classes.frozen import frozen
 
 _SLACK = 1e-5  # relative; statistics, in single precision, that differ by less are the same
 _SKEWNESS_SEEN = 1.5 * math.sqrt(6)  # 1.5 standard errors: taking out less would follow noise, and cost power
 
 
-@dataclass(frozen=True)
+@frozen
 class Evidence:
     """Effects, and what each unit says of them.
 
@@ -69,7 +70,7 @@ class Evidence:
         return np.asarray(np.divide(values, size, out=np.zeros_like(values), where=size > 0))
 
 
-@dataclass(frozen=True)
+@frozen
 class Tested:
     """The test of a block. `ci` is effects x 2, NaN where an effect is the same in all units or too few are there."""
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from wtb.analysis.statistics.comparing import Better
 from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval
 from wtb.analysis.statistics.missing.unseen_losses import RULE_OF_THREE
+from wtb.core.classes.frozen import frozen
 
 _SAME = 1e-9  # relative; weights that differ by less are the same
 # How many cases differ: as many alike as have the same kurtosis. Of more, or of a larger part, signs tell enough.
@@ -29,7 +29,7 @@ _FEW, _RARE = 40, 0.25
 _CHANCE = 2.0  # standard deviations of the excess of missing cells, if all combinations lack as many
 
 
-@dataclass(frozen=True)
+@frozen
 class LostCells:
     """Cells that should have a score and have none.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -13,12 +13,13 @@ from wtb.analysis.statistics.effects.joint_tests import Evidence
 from wtb.analysis.statistics.effects.unshown import LostCells, nearer_unseen
 from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.units import Units
+from wtb.core.classes.frozen import frozen
 
 _ROUNDING = 1e-10  # of the largest score; a smaller effect comes from solving for it
 _RANK = 1e-9  # relative; a direction of the design with less information is not there
 
 
-@dataclass(frozen=True)
+@frozen
 class CaseScores:
     """Scores with the mean of each case taken away, over the combinations that it has.
 

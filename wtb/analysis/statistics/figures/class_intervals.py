@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ from wtb.analysis.statistics.intervals import (
     wilson,
 )
 from wtb.analysis.statistics.units import Units
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.figures import FEWEST_OF_CLASS, Figure
 
 _MOST_UNEVEN = 0.1  # what uneven bins add to the variance of a calibration error, beside its square
@@ -82,7 +83,7 @@ class FigureDifferences(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class _Part:
     """A rate, or a figure, with its interval and how far each unit moves it."""
 

@@ -12,13 +12,14 @@ flipping signs is as exact as it is for means, however few cases are of a class.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import Floats
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.figures import Figure
 
 Labels = NDArray[np.signedinteger[Any]]
@@ -65,7 +66,7 @@ class RowCells(NamedTuple):
         return RowCells(self.truth[kept], self.found[kept], self.column[kept])
 
 
-@dataclass(frozen=True)
+@frozen
 class FigureRows:
     """The cells of rows of a table, for tests of two of them.
 

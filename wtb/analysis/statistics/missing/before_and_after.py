@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.missing.worst_case import Claim, Fill, Pairs, Side
 from wtb.analysis.statistics.paired import chance
 from wtb.analysis.statistics.units import differences_by_unit
+from wtb.core.classes.frozen import frozen
 
 
 class AtWorst(NamedTuple):
@@ -32,7 +32,7 @@ class AtWorst(NamedTuple):
     missing: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@frozen
 class BeforeAndAfter:
     """The scores of rows before a change, and after them those of the same rows after it, in one table.
 

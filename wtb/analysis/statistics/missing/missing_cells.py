@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import Floats
+from wtb.core.classes.frozen import frozen
 
 Counts = NDArray[np.int32]  # rows x cases
 
 
-@dataclass(frozen=True)
+@frozen
 class MissingCells:
     """The missing cells of a table of scores, in which the repeats of a case are averaged.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -28,6 +28,7 @@ from wtb.analysis.statistics.missing.missing_cells import Counts, MissingCells
 from wtb.analysis.statistics.paired import Compare, chance, means, subtract
 from wtb.analysis.statistics.shift import shifts
 from wtb.analysis.statistics.units import Units, differences_by_unit
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.figures import Figure
 
 Side = Literal[1, -1]
@@ -41,7 +42,7 @@ class Claim(NamedTuple):
     side: Side
 
 
-@dataclass(frozen=True)
+@frozen
 class Fill:
     """Two rows with missing cells filled in.
 
@@ -56,7 +57,7 @@ class Fill:
     estimate: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Pairs:
     """A table of scores of which two rows at a time are compared.
 

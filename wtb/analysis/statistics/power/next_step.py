@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from bisect import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +17,12 @@ from wtb.analysis.statistics.intervals import Floats, intervals, rate_difference
 from wtb.analysis.statistics.paired import Tested
 from wtb.analysis.statistics.power.pairs import pairs_needed
 from wtb.analysis.statistics.units import Units, by_unit, differences_by_unit
+from wtb.core.classes.frozen import frozen
 
 _FAR = 50  # times the cases that there are: more than anybody will run
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class NextStep:
     """The next step towards the best of the candidates.
 
@@ -38,7 +38,7 @@ class NextStep:
     differ_at_most: float | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Leads:
     """The leads of the best over the other candidates.
 

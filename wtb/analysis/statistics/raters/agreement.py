@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval, t_quantile
+from wtb.core.classes.frozen import frozen
 
 Scale = Literal["nominal", "ordinal", "interval"]
 Integers = NDArray[np.int64]
@@ -25,7 +25,7 @@ FEWEST_RARER = 15
 UNKNOWN: Interval = (math.nan, math.nan)
 
 
-@dataclass(frozen=True)
+@frozen
 class Agreement:
     """A coefficient: 1 where raters always agree, 0 where they agree as often as chance has it.
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wtb.analysis.statistics.intervals import Floats, Interval, t_quantile, tail_quantile
+from wtb.core.classes.frozen import frozen
 
 Numbers = NDArray[np.int64]
 
@@ -25,7 +25,7 @@ _FEWEST = 5  # units, with fewer of which nothing is said of how far a figure ma
 _ALPHA = 0.05
 
 
-@dataclass(frozen=True)
+@frozen
 class Comparisons:
     """Comparisons of two rows each.
 
@@ -52,7 +52,7 @@ def joined(parts: Sequence[Comparisons]) -> Comparisons:
     return Comparisons(*(np.concatenate([empty, *(getattr(one, name) for one in parts)]) for name in columns))
 
 
-@dataclass(frozen=True)
+@frozen
 class Strengths:
     """What comparisons say of rows.
 

@@ -13,17 +13,18 @@ differences by case.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from wtb.analysis.statistics.intervals import ROUNDING, Floats, Interval, t_quantile
 from wtb.analysis.statistics.raters import drawn
+from wtb.core.classes.frozen import frozen
 
 FEWEST_LABELS = 100  # with fewer the interval may cover less often than it says: see `make simulate`
 
 
-@dataclass(frozen=True)
+@frozen
 class LabelledMean:
     """The mean of what people would say.
 

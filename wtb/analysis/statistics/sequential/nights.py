@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from wtb.analysis.statistics.intervals import NORMAL, ONE_SIDED, Floats, intervals
 from wtb.analysis.statistics.units import Units, differences_by_unit
+from wtb.core.classes.frozen import frozen
 
 NIGHTS: Final = 20  # in a row, in which some night is called worse in at most 5% of series where nothing was changed
 LEVEL: Final = 0.05 / NIGHTS  # of one night, for all of its tests together
@@ -34,7 +35,7 @@ _FINEST = 10  # repeats of scores of whole numbers, up to which their steps are 
 _LIMIT = 1.5  # standard deviations, below which the normal limit is near enough
 
 
-@dataclass(frozen=True)
+@frozen
 class NightTest:
     """A test of the last nights against the reference.
 

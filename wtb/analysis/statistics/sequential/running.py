@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from wtb.analysis.statistics.paired import cleaned, defined, from_baseline, mean
 from wtb.analysis.statistics.sequential.anytime import asymptotic, bounded, limit_from
 from wtb.analysis.statistics.shift import shifts
 from wtb.analysis.statistics.units import Units
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.missing_words import hangs_on
 
 Scale = tuple[float, float]
@@ -33,7 +34,7 @@ Method = Literal["betting", "asymptotic"]
 MOST_ROWS = 64  # which are all compared with each other while a sweep runs
 
 
-@dataclass(frozen=True)
+@frozen
 class Look:
     """What is known by now of all combinations under one metric.
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from wtb.analysis.statistics.power.pairs import PAIRS
+from wtb.core.classes.frozen import frozen
 
 LATER: Final = 0.5  # of the level, for all looks after the first together
 WHOLE: Final = 4  # times as many cases: below that, a look at them is another at the same question
 
 
-@dataclass(frozen=True)
+@frozen
 class EarlierLook:
     """A sweep that was looked at before another one.
 

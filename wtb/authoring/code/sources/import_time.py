@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.code.sources.globals import varying_call
 from wtb.authoring.code.sources.mentions import mentions_of
 from wtb.authoring.code.sources.modules import Module, module_of
 from wtb.authoring.code.sources.source_file import SourceFile
+from wtb.core.classes.frozen import frozen
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 
 
-@dataclass(frozen=True)
+@frozen
 class ImportTime:
     """The code that runs when modules are imported.
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wtb.core.classes.frozen import frozen
+
 Chain = tuple[str, ...]  # `lib.prompts.ASK` is ("lib", "prompts", "ASK")
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -18,7 +20,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NAMESPACES = frozenset({"globals", "vars", "eval", "exec"})  # they reach any name of the module
 
 
-@dataclass(frozen=True)
+@frozen
 class Imported:
     """A module that code imports itself, and what it takes of it. level: the dots of a relative import."""
 

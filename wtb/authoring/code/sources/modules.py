@@ -10,19 +10,19 @@ import functools
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from typing import Any
 
 from wtb.authoring.code.sources.distributions import distribution_of
 from wtb.authoring.code.sources.mentions import Imported
 from wtb.authoring.code.sources.source_file import SourceFile, source_of
+from wtb.core.classes.frozen import frozen
 
 _PYTHON = os.path.dirname(os.__file__) + os.sep
 _WTB = frozenset({"wtb", "wtb_workers", "wtb_scheduler"})
 
 
-@dataclass(frozen=True)
+@frozen
 class Module:
     """A module by its name, whether or not this process has imported it.
 

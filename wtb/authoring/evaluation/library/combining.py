@@ -18,6 +18,7 @@ from wtb.authoring.evaluation.evaluators import (
     evaluator,
 )
 from wtb.authoring.evaluation.fields import ASSERT, lacks_expected_by
+from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.reasons import Score
 from wtb.core.scoring.scales import PASS_OR_FAIL
@@ -77,7 +78,7 @@ class Asked:
         return "\n".join(self.reasons) or None
 
 
-@dataclass(frozen=True)
+@frozen
 class Part:
     """One of the evaluators that are combined.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
@@ -20,11 +19,12 @@ from wtb.authoring.evaluation.fields import (
     needs_expected,
     parse_json,
 )
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL
 
 
-@dataclass(frozen=True)
+@frozen
 class ToolCall:
     """A call of a tool by a model."""
 

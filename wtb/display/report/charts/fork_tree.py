@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from wtb.core import texts
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.report import FoldedLevel
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST = 200  # boxes that a report draws: whole levels, from the root on
 
 
-@dataclass(frozen=True)
+@frozen
 class Box:
     """Node runs that combinations share.
 
@@ -37,7 +37,7 @@ class Box:
     title: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Sharing:
     """The boxes of each node, and in words the levels that are not drawn."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from wtb.core.classes.frozen import frozen
 from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.markup import signed, span
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FEW = 4  # rows for which a filter is of no use
 
 
-@dataclass(frozen=True)
+@frozen
 class Score:
     """A row's mean by a metric.
 
@@ -39,7 +39,7 @@ class Score:
     wide: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Heatmap:
     """The matrix.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from wtb.core.classes.frozen import frozen
 from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.markup import signed, span
@@ -23,7 +23,7 @@ OPEN = 24  # rows that are open to see; the others fold
 _SMALL = Markup("{} <small>{}</small>")
 
 
-@dataclass(frozen=True)
+@frozen
 class DrawnRow:
     """A row with its mean and its difference from the baseline, as they are drawn and written.
 
@@ -57,7 +57,7 @@ class DrawnRow:
         return () if self.is_new or self.delta is None else (self.delta, *(self.delta_ci or ()))
 
 
-@dataclass(frozen=True)
+@frozen
 class Axes:
     """The scale of means; that of differences, if there are any; CSS of the chart."""
 
@@ -66,7 +66,7 @@ class Axes:
     style: Markup
 
 
-@dataclass(frozen=True)
+@frozen
 class IntervalsChart:
     """A chart of a metric: without rows and axes where nothing is scored by it.
 
@@ -82,7 +82,7 @@ class IntervalsChart:
     left_out: str = ""
 
 
-@dataclass(frozen=True)
+@frozen
 class Intervals:
     """A chart for each metric, of which the first `open` rows are open to see. compared: whether with a baseline."""
 

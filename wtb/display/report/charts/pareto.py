@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from wtb.core import texts
+from wtb.core.classes.frozen import frozen
 from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.scales import Scale, scale
@@ -27,7 +27,7 @@ Points = Mapping[int, tuple[float, float]]
 Segment = tuple[float, float, float, float]
 
 
-@dataclass(frozen=True)
+@frozen
 class DrawnMark:
     """A row, by its number, with its price and mean; title: what pointing at it shows."""
 
@@ -38,7 +38,7 @@ class DrawnMark:
     title: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Lettered:
     """A mark on the line with its letter, and its price as it is written."""
 
@@ -47,7 +47,7 @@ class Lettered:
     price: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Plot:
     """What is drawn of a metric: the marks, the line of the best of each price, and those on it with letters."""
 
@@ -60,7 +60,7 @@ class Plot:
     lettered: Sequence[Lettered]
 
 
-@dataclass(frozen=True)
+@frozen
 class FrontChart:
     """A chart of a metric; without a plot where too few have both figures."""
 
@@ -68,7 +68,7 @@ class FrontChart:
     plot: Plot | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Fronts:
     """A chart for each of the first metrics. is_paid: whether it is against cost, else against time."""
 

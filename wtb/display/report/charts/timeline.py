@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from wtb.core.classes.frozen import frozen
 from wtb.display.report.html import layout
 from wtb.display.report.html.scales import Scale, scale
 
@@ -19,7 +19,7 @@ LABELS = 6  # dates under the chart
 BESIDE = 4  # pixels by which the two combinations are off their place, so that neither interval hides the other
 
 
-@dataclass(frozen=True)
+@frozen
 class Line:
     """A combination through time.
 
@@ -34,7 +34,7 @@ class Line:
     points: Sequence[tuple[int, HistoricPoint, HistoricPoint | None]]
 
 
-@dataclass(frozen=True)
+@frozen
 class TimelineChart:
     """A metric through time.
 
@@ -49,7 +49,7 @@ class TimelineChart:
     reference: float | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Timeline:
     """The history of a sweep.
 

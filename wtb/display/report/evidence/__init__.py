@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from wtb.analysis.effects.attribution import attribute, pairwise, unattributed
 from wtb.analysis.gates import judge
 from wtb.analysis.judges.people import people
+from wtb.analysis.kept_matrix import kept_matrix
 from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
 from wtb.display.report.evidence.failures import failures
@@ -42,7 +43,7 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
         The evidence as plain JSON; docs/report.md names its keys.
     """
     scored = Scores(database, sweep)
-    matrix = build(database, sweep, scored)
+    matrix = kept_matrix(database, sweep) or build(database, sweep, scored)
     hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
     return {
         "version": VERSION,

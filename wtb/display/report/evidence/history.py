@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.changes import changed_code
-from wtb.analysis.matrix.build import build
+from wtb.analysis.kept_matrix import read_matrix
 from wtb.analysis.nightly.gathering import series_of
 from wtb.core.serialization.plain_json import iso
 from wtb.display.views.schedules import reference_document
@@ -73,7 +73,7 @@ def history(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Swee
 def _matrix(database: Database, row: SweepRow) -> MatrixDocument | None:
     if (found := tallies.kept(database, row.id)) is not None:
         return found
-    return build(database, row) if row.cells <= SMALL else None
+    return read_matrix(database, row) if row.cells <= SMALL else None
 
 
 def _followed(matrix: MatrixDocument, metric: str) -> list[Combination]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wtb.analysis.scores import Scores
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import WTBError
 from wtb.core.serialization.plain_json import readable
 from wtb.display.views.executions import execution_document
@@ -162,7 +163,7 @@ def _files_of(database: Database, project: str) -> Workspaces | None:
         return None
 
 
-@dataclass(frozen=True)
+@frozen
 class _Source:
     """Where cases are read from, and the room that is left for them."""
 

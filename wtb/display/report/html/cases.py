@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from wtb.core.classes.frozen import frozen
 from wtb.display.matrix import figures
 from wtb.display.report.charts.workflow_graph import MOST, picture
 from wtb.display.report.html.open_cases import anchors
@@ -25,7 +25,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Worst:
     """Cases that tell most.
 
@@ -62,7 +62,7 @@ def worst(document: EvidenceDocument) -> Worst:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class Failures:
     """largest: how many cells or scores failed for the most frequent cause."""
 
@@ -76,7 +76,7 @@ def failures(document: EvidenceDocument) -> Failures | None:
     return Failures(max(counts)) if counts else None
 
 
-@dataclass(frozen=True)
+@frozen
 class Tagged:
     """The matrix by tag. digits: decimals of the metric."""
 
@@ -94,7 +94,7 @@ def tagged(document: EvidenceDocument) -> Tagged | None:
     return Tagged(slices, metric, figures.decimals(document["matrix"], metric))
 
 
-@dataclass(frozen=True)
+@frozen
 class Origins:
     """What was run.
 

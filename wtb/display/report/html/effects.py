@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from wtb.core.classes.frozen import frozen
 from wtb.display.matrix import figures, summary
 from wtb.display.report.html import layout
 from wtb.display.report.html.markup import signed, signed_span
@@ -30,7 +30,7 @@ STRONGEST = 6  # interactions that are listed
 _LEAST = 0.005  # of the spread, which is written as more than 0%
 
 
-@dataclass(frozen=True)
+@frozen
 class ShownLevel:
     """A level with its effect as it is written."""
 
@@ -39,7 +39,7 @@ class ShownLevel:
     figure: Markup
 
 
-@dataclass(frozen=True)
+@frozen
 class ShownFactor:
     """A factor with what it explains, in words; `within` is how many variants have it, 0 if all of its node have."""
 
@@ -50,7 +50,7 @@ class ShownFactor:
     variants: Sequence[ShownLevel]
 
 
-@dataclass(frozen=True)
+@frozen
 class EffectsChart:
     """The effects by a metric.
 
@@ -70,7 +70,7 @@ class EffectsChart:
     simple: Sequence[SimpleEffect]
 
 
-@dataclass(frozen=True)
+@frozen
 class Effects:
     """A chart for each metric."""
 
@@ -140,7 +140,7 @@ def _effect(one: VariantEffect, digits: int) -> Markup:
 Table = Sequence[tuple[int, Sequence[tuple[str, str]]]]
 
 
-@dataclass(frozen=True)
+@frozen
 class Pairs:
     """A table for each metric."""
 

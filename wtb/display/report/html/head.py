@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from wtb.analysis.comparison.verdicts import is_unclear
 from wtb.core import texts
+from wtb.core.classes.frozen import frozen
 from wtb.display.matrix import recommendation, sentences
 from wtb.display.report.html import layout
 
@@ -25,7 +25,7 @@ _HOLDS = {
 _UNCLEAR = ("?", "is unclear", "unsure")
 
 
-@dataclass(frozen=True)
+@frozen
 class ShownGate:
     """A gate, whether it holds as (sign, words, class), and by which figures."""
 
@@ -34,7 +34,7 @@ class ShownGate:
     why: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Head:
     """The head of a page.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from wtb.core import texts
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.executions import TotalsDocument
 from wtb.core.documents.report import CutText, OpenedCall, OpenedCase, OpenedSide, OpenedStep
 from wtb.display.report.html.markup import lines, name
@@ -29,7 +29,7 @@ _WHY = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class MarkedText:
     """A value of one side as HTML, and how many characters of it were cut off."""
 
@@ -37,7 +37,7 @@ class MarkedText:
     cut: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Values:
     """What the sides have under a key: `same` where all have the same, else each its own, or None."""
 
@@ -45,7 +45,7 @@ class Values:
     sides: Sequence[MarkedText | None] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class ListedItem:
     """A step or a file. is_marked: whether the other side has not the same."""
 
@@ -55,7 +55,7 @@ class ListedItem:
     error: str | None
 
 
-@dataclass(frozen=True)
+@frozen
 class ShownCall:
     """A call of a model or a tool, with what it cost in words."""
 
@@ -63,7 +63,7 @@ class ShownCall:
     facts: str
 
 
-@dataclass(frozen=True)
+@frozen
 class ShownSide:
     """An execution of a case, with its scores, costs, steps, calls and files as they are shown."""
 
@@ -75,7 +75,7 @@ class ShownSide:
     files: Sequence[ListedItem]
 
 
-@dataclass(frozen=True)
+@frozen
 class ShownCase:
     """A case and its sides.
 
@@ -93,7 +93,7 @@ class ShownCase:
     parts: Sequence[str]
 
 
-@dataclass(frozen=True)
+@frozen
 class Opened:
     """Cases that can be opened, and what was left out, in words."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, cast
 
 from markupsafe import Markup
 
+from wtb.core.classes.frozen import frozen
 from wtb.display import failure_causes
 from wtb.display.matrix import gates, people
 from wtb.display.report.charts.fork_tree import sharing
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Contextual = Callable[["EvidenceDocument"], "DataclassInstance | None"]
 
 
-@dataclass(frozen=True)
+@frozen
 class NodeRuns:
     """Node runs of each node."""
 
@@ -49,7 +49,7 @@ def _node_runs(document: EvidenceDocument) -> NodeRuns | None:
     return NodeRuns(by_node) if by_node else None
 
 
-@dataclass(frozen=True)
+@frozen
 class Causes:
     """Why cells failed, a line for each cause."""
 
@@ -85,7 +85,7 @@ SECTIONS: Sections = {
 _OF_MATRIX: Sections = {**_OF_BOTH, "nodes": ("Node runs", _node_runs), "causes": ("Failures", _causes)}
 
 
-@dataclass(frozen=True)
+@frozen
 class ScriptedViews:
     """Sections of the page that a script draws.
 

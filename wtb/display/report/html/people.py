@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from wtb.core.classes.frozen import frozen
 from wtb.display.matrix import figures
 from wtb.display.matrix.people import basis, notes
 from wtb.display.report.html import layout
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wtb.core.documents.report import EvidenceDocument
 
 
-@dataclass(frozen=True)
+@frozen
 class LabelledMetric:
     """A metric that people have labelled.
 
@@ -34,7 +34,7 @@ class LabelledMetric:
     few: str | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Labelled:
     """A table for each metric that people have labelled."""
 

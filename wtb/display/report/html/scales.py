@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from wtb.core.classes.frozen import frozen
 from wtb.display.matrix import figures
 from wtb.display.report.html.markup import MINUS
 
 LONG = 21  # characters of an axis' labels, of more than which every other one is left out where room is short
 
 
-@dataclass(frozen=True)
+@frozen
 class Scale:
     """A line from `low` to `high`, whose ends and ticks are round numbers."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
 from wtb.core import texts
+from wtb.core.classes.frozen import frozen
 from wtb.core.texts import printable
 from wtb.display.tables import facts, grid, wrapped
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Parameters = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
-@dataclass(frozen=True)
+@frozen
 class _Arrow:
     """A way out of a node, and when it is taken."""
 

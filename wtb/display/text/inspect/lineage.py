@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len
 
 from wtb.core import texts
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.lineage import SegmentDocument, TreeDocument, TreeExecution, TreeNode
 from wtb.core.texts import cut_one, printable
 from wtb.display.tables import wrapped
@@ -25,7 +25,7 @@ _MADE = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class _Canvas:
     """What a tree is drawn on and with. signs: `_BOXES`, or `_ASCII` where the output cannot show these."""
 

@@ -14,13 +14,13 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from wtb.config.credentials import client_credentials, database_files, is_credential, is_guarded
 from wtb.config.project_settings import node_walls, writable_folders
 from wtb.config.stack_file import HOME, OPEN, SECRET
+from wtb.core.classes.frozen import frozen
 from wtb.core.ids import new_id
 from wtb.core.serialization.user_modules import folder_of_modules, search_path
 from wtb.execution.sandbox.launch import reaper
@@ -48,7 +48,7 @@ def environment(names: Sequence[str] | None, owner: str) -> dict[str, str]:
     return {**inherited, **armed, RUNNER: owner}
 
 
-@dataclass(frozen=True)
+@frozen
 class Launch:
     """What a process is started with, before it is told anything.
 
@@ -145,7 +145,7 @@ def _secrets(folder: str) -> tuple[Hidden, ...]:
     return tuple(one for place in places if (one := hide(os.fspath(place))) is not None)
 
 
-@dataclass(frozen=True)
+@frozen
 class Launched:
     """A process that was started. Closing the leash ends it, with everything below it."""
 

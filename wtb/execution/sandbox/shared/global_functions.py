@@ -12,12 +12,12 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
+from wtb.core.classes.frozen import frozen
 from wtb.execution.sandbox.shared.routed_output import RoutedStream
 from wtb.execution.sandbox.shared.shared_run import SharedRun, current_run, place_of
 
@@ -25,7 +25,7 @@ Arguments = tuple[Any, ...]
 Options = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class Change:
     """A change of something that all runs in a process share.
 
@@ -103,7 +103,7 @@ class _Finder(MetaPathFinder):
             loader.exec_module = exec_module
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class _Wrapped:
     """A function to wrap. what: the thing that a call changes, None if it changes nothing."""
 

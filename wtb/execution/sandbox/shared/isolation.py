@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from wtb.core.classes.frozen import frozen
 from wtb.execution.engine.protocol import Task
 
 GUILTY_RUNS = 3  # of one variant, until all of its node runs are kept alone
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(slots=True)
 class RunKey:
     """A node run, over all of its attempts."""
 

@@ -14,6 +14,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.responses import Response
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError, WTBError
 from wtb.hosting.api.problems import Problem, fault, problem_of
 from wtb.hosting.api.requests.long_answers import LONGEST_WAIT_S, accepted, response_of
@@ -48,7 +49,7 @@ _TOO_LARGE = (
 _log = logging.getLogger("wtb")
 
 
-@dataclass(frozen=True)
+@frozen
 class Asked:
     """An operation that somebody asks for.
 

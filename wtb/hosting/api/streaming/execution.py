@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from time import monotonic
@@ -19,6 +18,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events import EventDocument
 from wtb.core.documents.executions import OutcomeDocument
 from wtb.core.errors import NotFound
@@ -54,7 +54,7 @@ def wants_stream(request: Request) -> bool:
     return any(one.partition(";")[0].strip().lower() == EVENT_STREAM for one in accepted)
 
 
-@dataclass(frozen=True)
+@frozen
 class WantedEvents:
     """Which events of an execution are sent. severities, kinds: as of a `Selection`."""
 

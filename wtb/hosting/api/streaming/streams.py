@@ -14,13 +14,13 @@ import re
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
 import orjson
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, NotFound, WTBError
 from wtb.hosting.api.streaming.pace import Pace
 from wtb.hosting.api.threads import run_quickly
@@ -57,7 +57,7 @@ class Message(NamedTuple):
     text: bytes
 
 
-@dataclass(frozen=True)
+@frozen
 class _Frame:
     """What was selected of one stretch of the log, after a position and up to another, if anything was."""
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import did_you_mean
 from wtb.integrations.langgraph.authoring.compile import compile_graph
 from wtb.integrations.langgraph.authoring.nodes import GraphVariant
 from wtb.integrations.langgraph.authoring.workflow import GraphWorkflow
 
 
-@dataclass(frozen=True)
+@frozen
 class _Added:
     node: str
     name: str

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from langgraph.constants import END, START
 
 from wtb.authoring.edges import Branch, Edge
+from wtb.core.classes.frozen import frozen
 from wtb.integrations.langgraph.authoring.nodes import Graph, full_name, function_of
 
 
-@dataclass(frozen=True)
+@frozen
 class Arrows:
     """The edges between the nodes of graphs, those of graphs within graphs included.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from langgraph.cache.base import BaseCache
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.serialization.codec import decode, digest, encode
 from wtb.core.values import Value, Values
 from wtb.execution.engine.protocol import Task
@@ -14,7 +14,7 @@ from wtb.integrations.langgraph.authoring.nodes import Graph, GraphNode
 from wtb.integrations.langgraph.engine.frames import Write
 
 
-@dataclass(frozen=True)
+@frozen
 class Cached:
     """The place of one node's result in the cache that the graph was compiled with. ttl: seconds."""
 

@@ -9,7 +9,7 @@ It rests on modules of LangGraph that are not public, so `versions.py` names the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -34,6 +34,7 @@ from langgraph.pregel._read import PregelNode
 from langgraph.runtime import Runtime
 from langgraph.types import Command, PregelExecutableTask
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError
 from wtb.integrations.langgraph.authoring.nodes import Graph
 from wtb.integrations.langgraph.engine.frames import IN_PLACE, Branch, Frame, open_channels, path_to
@@ -43,7 +44,7 @@ from wtb.integrations.langgraph.engine.task_runner import executable, invoke
 Nodes = Mapping[str, PregelNode]
 
 
-@dataclass(frozen=True)
+@frozen
 class Stepper:
     """Steps through graphs. inner: node name -> the graph that it is, of those that are stepped through.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 import sqlalchemy as sa
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.status import FAILED_CELLS
 from wtb.core.tree.checkpoints import HIDDEN
 from wtb.store.database import Database
@@ -18,7 +18,7 @@ _EQUAL = 1e-9  # scores that are as near are equal
 Place = tuple[int, int]  # number of a case, repeat
 
 
-@dataclass(frozen=True)
+@frozen
 class WorstFirst:
     """The order by the mean of the scores of the combinations, the worst first.
 
@@ -33,7 +33,7 @@ class WorstFirst:
     failure: float | None
 
 
-@dataclass(frozen=True)
+@frozen
 class WrongIn:
     """How many combinations of the sweep are wrong for a case: all of them, or none.
 
@@ -53,7 +53,7 @@ class WrongIn:
     best: float
 
 
-@dataclass(frozen=True)
+@frozen
 class OutputFilters:
     """Which repeats of cases are looked for. All filters must hold.
 

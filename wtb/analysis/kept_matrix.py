@@ -1,0 +1,130 @@
+"""The matrix of a sweep as it is read: the one that was kept when the sweep ended, else a new one.
+
+Reading a kept matrix imports nothing that figures are made with, which takes longer than reading it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from wtb.core.documents.matrix import VERSION
+from wtb.planning.metric_names import margins_of
+from wtb.store.control.labels import has_labels
+from wtb.store.database import Database
+from wtb.store.read import tallies
+from wtb.store.rows.sweeps import SweepRow
+from wtb.store.schedules import fire_of_sweep
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, MatrixDocument
+    from wtb.core.scoring.scales import OnFailure
+
+
+def read_matrix(
+    database: Database,
+    sweep: SweepRow,
+    *,
+    edited: bool = False,
+    on_failure: OnFailure | None = None,
+    baseline: int | None = None,
+) -> MatrixDocument:
+    """Return the matrix of a sweep, whatever its status.
+
+    Args:
+        database: Where the sweep is.
+        sweep: Its row.
+        edited: Count cells, too, whose state a person edited.
+        on_failure: What a failed cell counts as, in place of the sweep's own setting.
+        baseline: The number of the row that others are compared with, in place of the sweep's own.
+
+    Returns:
+        The matrix. n of a row is its cells that have an outcome, n of a metric cases with a score. cost_usd and
+        latency_s are per cell as if alone, over those that succeeded. Undefined statistics are None.
+
+    Raises:
+        InputError: No scale has the score of failures, or there is no such row.
+    """
+    is_own = not edited and on_failure is None and baseline is None
+    kept = kept_matrix(database, sweep) if is_own else None
+    if kept is not None:
+        return kept
+    from wtb.analysis.matrix.build import build
+
+    return build(database, sweep, edited=edited, on_failure=on_failure, baseline=baseline)
+
+
+def judged(
+    database: Database,
+    sweep: SweepRow,
+    *,
+    edited: bool = False,
+    on_failure: OnFailure | None = None,
+    baseline: int | None = None,
+) -> JudgedMatrixDocument:
+    """The matrix of a sweep, given its row of `find_sweep`, with its `gates` and what `people` would say.
+
+    edited, on_failure, baseline: as for `read_matrix`. Gates hold by the sweep's own baseline.
+    """
+    matrix = read_matrix(database, sweep, edited=edited, on_failure=on_failure, baseline=baseline)
+    own = matrix
+    if baseline is not None and sweep.spec.get("gates"):
+        own = read_matrix(database, sweep, edited=edited, on_failure=on_failure)
+    document = cast("JudgedMatrixDocument", {**matrix, "gates": gates_of(database, sweep, own)})
+    fire = fire_of_sweep(database, sweep.id)
+    if fire is not None and fire.verdict is not None:
+        document["night"] = {
+            "verdict": fire.verdict,
+            "because": [str(sentence) for sentence in fire.why or ()],
+            "baseline": fire.baseline_id,
+        }
+    if has_labels(database, sweep.id):
+        from wtb.analysis.judges.people import people
+
+        document["people"] = people(database, sweep, matrix)
+    return document
+
+
+def gates_of(database: Database, sweep: SweepRow, matrix: MatrixDocument | None = None) -> list[GateDocument]:
+    """Return the gates of a sweep, with whether each holds. matrix: its matrix, if you have read it."""
+    if not sweep.spec.get("gates"):
+        return []
+    from wtb.analysis.gates import judge
+
+    return judge(database, sweep, matrix or read_matrix(database, sweep))
+
+
+def kept_matrix(database: Database, sweep: SweepRow) -> MatrixDocument | None:
+    """Return the matrix that was kept when a sweep ended; None if there is none, or it is out of date."""
+    kept = tallies.kept(database, sweep.id)
+    return kept if kept is not None and _is_current(kept, sweep) and kept["sweep"] == sweep.heading else None
+
+
+def _is_current(kept: MatrixDocument, sweep: SweepRow) -> bool:
+    """Return whether a kept matrix has every key of today's."""
+    is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
+    best = kept.get("best", {})
+    scored = [metric for name, metric in kept.get("metrics", {}).items() if best[name]["combination"] is not None]
+    is_counted = all("classes" in metric for metric in scored if metric.get("figure"))
+    is_ranked = all(found.keys() >= {"looks", "differ_at_most", "hangs_on"} for found in best.values())
+    margins = margins_of(sweep.spec, kept.get("metrics", {})).keys() & kept.get("metrics", {}).keys()
+    has_margins = all("within" in row["metrics"][name] for name in margins for row in kept["rows"][:1])
+    has_all = {
+        "edited_left_out",
+        "failures",
+        "provider",
+        "clusters",
+        "figures",
+        "slices",
+        "noise",
+        "primary",
+        "decision",
+    } <= kept.keys()
+    return (
+        kept["version"] == VERSION
+        and has_all
+        and is_measured
+        and is_counted
+        and is_ranked
+        and has_margins
+        and "unknown" in kept["cost"]
+    )

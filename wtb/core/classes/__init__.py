@@ -1,0 +1,1 @@
+"""How classes of values are made."""
