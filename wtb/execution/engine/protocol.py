@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.attempt_record import CaseView, OnEvent, Previous, Record
@@ -21,6 +21,9 @@ from wtb.core.failures import Failure, check_interrupt
 from wtb.core.questions import Answers, Question
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
+
+if TYPE_CHECKING:
+    from wtb.execution.engine.awaited import AwaitedAttempt
 
 BEGUN = "running"  # the event of an attempt that begins, and the kind of failure of one that has not ended
 
@@ -183,6 +186,9 @@ class Engine(Protocol):
         """From the case's input to the first position, and what that does to the state."""
 
     def run(self, task: Task, surroundings: Surroundings) -> Result: ...
+
+    def awaited(self, task: Task, surroundings: Surroundings) -> AwaitedAttempt | None:
+        """Return an attempt that an event loop can await; None if it must run on a thread, by `run`."""
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined: ...
 
