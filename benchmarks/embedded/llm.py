@@ -1,7 +1,7 @@
 """L: a sweep of model calls, with the clients that SDKs use; beside the same calls by hand in one and two processes.
 
 Rounds go through all of these in turn. Time and CPU are those after start-up: time from the first start of a node, CPU
-beyond that of the same command with one case of one combination. CPU is that of the command with all of its processes.
+of what the sweep adds to the same command with one combination. CPU is that of the command with all of its processes.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ def _by_hand(client: str, processes: int, env: Mapping[str, str]) -> Took:
 
 
 def _sweep(client: str, parent: Path, env: Mapping[str, str]) -> Took:
-    """Run the sweep by the command, after the same with one case of one combination."""
-    first_cpu = _command(client, _new_folder(parent), env, cases=1, vary={"plan": ["default"]})
+    """Run the sweep by the command, after the same with one combination."""
+    first_cpu = _command(client, _new_folder(parent), env, vary={"plan": ["default"]})
     folder = _new_folder(parent)
-    cpu = _command(client, folder, env, cases=CASES, vary=dict.fromkeys(STEPS, "all"))
+    cpu = _command(client, folder, env, vary=dict.fromkeys(STEPS, "all"))
     run_s, call_s = _recorded(folder)
-    return Took(run_s, cpu - first_cpu, call_s)
+    return Took(run_s, (cpu - first_cpu) * CALLS / (CALLS - len(STEPS) * CASES), call_s)
 
 
 def _new_folder(parent: Path) -> Path:
@@ -118,11 +118,11 @@ def _new_folder(parent: Path) -> Path:
     return folder
 
 
-def _command(client: str, folder: Path, env: Mapping[str, str], cases: int, vary: Mapping[str, object]) -> float:
+def _command(client: str, folder: Path, env: Mapping[str, str], vary: Mapping[str, object]) -> float:
     """Run `wtb run` with default options. Returns the seconds of CPU of all its processes."""
     sweep = {
         "workflow": f"benchmarks.workloads.model_calls:with_{client}",
-        "cases": [{"id": str(x), "input": {"x": x}} for x in range(cases)],
+        "cases": [{"id": str(x), "input": {"x": x}} for x in range(CASES)],
         "vary": vary,
         "run": {"concurrency": 64},
     }

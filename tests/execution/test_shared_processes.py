@@ -6,6 +6,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,15 @@ from wtb.execution.engine import resource_usage
 from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Task
 from wtb.execution.journal import Lost
-from wtb.execution.sandbox.pool import SUSPECTS, InProcesses, UserCode
+from wtb.execution.sandbox.launch.process_pool import Pool
+from wtb.execution.sandbox.pool import SUSPECTS, InProcesses, UserCode, _places
 from wtb.execution.sandbox.shared.isolation import GUILTY_RUNS, Isolation, RunKey
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read.costs import Which
 from wtb.store.tables.schema import attempts, executions, node_runs
 
 MANY = 64
-WIDE: dict[str, Any] = {"cases": MANY, "run": {"concurrency": MANY}}
+WIDE: dict[str, Any] = {"cases": MANY, "run": {"concurrency": MANY, "per_process": MANY}}
 TOGETHER = """
 STARTED, ALL = [], asyncio.Event()
 
@@ -81,6 +83,47 @@ async def a(state):
     )
     bench = flows.run(text, **WIDE)
     assert len({state["pid"] for state in states(bench)}) == 1
+
+
+class Startable:
+    """A node process that is ready once a test says so."""
+
+    def __init__(self) -> None:
+        self.is_ready = threading.Event()
+        self.spent, self.asked = False, 0
+
+    def ready(self) -> None:
+        assert self.is_ready.wait(PATIENCE_S)
+
+    def lives(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+def test_a_process_takes_more_than_its_crowd_only_until_another_one_is_ready() -> None:
+    started = [Startable(), Startable()]
+    first, second = started
+    first.is_ready.set()
+    pool: Pool[Any] = Pool(iter(started).__next__, most=2, runs=100, places=8, crowd=2)
+    with ExitStack() as places:
+        assert [places.enter_context(pool.one()) for _ in range(3)] == [first] * 3
+        second.is_ready.set()
+        until(lambda: pool._starting == 0, "the second process")
+        assert [places.enter_context(pool.one()) for _ in range(3)] == [second] * 3
+
+
+def test_async_node_runs_spread_over_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert {slots: _places(Run(), slots)[1] for slots in (1, 8, 64, 200, 1000)} == {
+        1: 16,
+        8: 16,
+        64: 16,
+        200: 50,
+        1000: 128,
+    }
+    assert _places(Run(per_process=7), 64) == (7, 7)
 
 
 @pytest.mark.parametrize("node", ["wf.node\nasync def a", "wf.node(threads=8)\ndef a"], ids=["async", "threads"])
@@ -406,7 +449,7 @@ async def a(state, ctx):
     return {"pid": os.getpid()}
 """
     )
-    bench = flows.run(text, cases=MANY, run={"concurrency": MANY, "rlimits": {"memory": "2GB"}})
+    bench = flows.run(text, cases=MANY, run={"concurrency": MANY, "per_process": MANY, "rlimits": {"memory": "2GB"}})
     assert {cell.case for cell in bench.cells() if cell.status != "succeeded"} == {"c7"}
     assert [
         (row["number"], row["failure"]["kind"], row["failure"]["type"]) for row in tried(bench) if row["failure"]

@@ -156,7 +156,7 @@ Variable = Annotated[Name, AfterValidator(_variable)]
 class Run(Strict):
     """How a sweep runs. Durations in seconds; `env` None hands on the whole environment.
 
-    per_process: so many runs of async nodes share a node process.
+    per_process: so many runs of async nodes share a node process; None spreads them over the processors.
     pool: None is `process` where the code can be imported there, else `thread`.
     set_aside_after: so many ends of its node process, and a cell is not tried again. priority: workers take sweeps of
     a higher one first. approval: when people are asked to let it go on, a mode or several; None is as the workflow
@@ -168,7 +168,7 @@ class Run(Strict):
     """
 
     concurrency: Slots = 8
-    per_process: Positive = 64
+    per_process: Positive | None = None
     priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
     pool: Literal["process", "thread"] | None = None
     rlimits: Rlimits = Rlimits()

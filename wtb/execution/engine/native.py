@@ -20,8 +20,7 @@ from wtb.core.serialization.lazy_state import LazyState
 from wtb.core.serialization.plain_json import storable
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value, Values, differing, stored
-from wtb.execution.engine.attempt import OpenAttempt, attempted
-from wtb.execution.engine.awaited import AwaitedAttempt, clocked
+from wtb.execution.engine.attempt import AwaitedAttempt, OpenAttempt, attempted, clocked
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
 
 

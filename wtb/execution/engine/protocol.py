@@ -7,9 +7,9 @@ it works the same in the runner's process, on a thread and in a child process.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from wtb.authoring.context.allowance import Allowance
 from wtb.authoring.context.attempt_record import CaseView, OnEvent, Previous, Record
@@ -21,9 +21,6 @@ from wtb.core.failures import Failure, check_interrupt
 from wtb.core.questions import Answers, Question
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
-
-if TYPE_CHECKING:
-    from wtb.execution.engine.awaited import AwaitedAttempt
 
 BEGUN = "running"  # the event of an attempt that begins, and the kind of failure of one that has not ended
 
@@ -167,6 +164,17 @@ class Result:
 Writes = Sequence[tuple[str, Values]]  # by the key of the task
 
 
+class Awaited(Protocol):
+    """An attempt of an async node, which an event loop awaits between its `begin` and its `end`."""
+
+    @property
+    def may_end_slowly(self) -> bool: ...
+
+    def begin(self) -> Callable[[], Coroutine[Any, Any, Any]]: ...
+
+    def end(self, returned: Callable[[], Any]) -> Result: ...
+
+
 class Engine(Protocol):
     """Advances a workflow: `begin`, then `run` every task of a step, then `join` what they wrote into the next one.
 
@@ -187,7 +195,7 @@ class Engine(Protocol):
 
     def run(self, task: Task, surroundings: Surroundings) -> Result: ...
 
-    def awaited(self, task: Task, surroundings: Surroundings) -> AwaitedAttempt | None:
+    def awaited(self, task: Task, surroundings: Surroundings) -> Awaited | None:
         """Return an attempt that an event loop can await; None if it must run on a thread, by `run`."""
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined: ...

@@ -15,9 +15,8 @@ from wtb.authoring.code.event_loop import LoopThread
 from wtb.authoring.context.attempt_record import OnEvent, Record
 from wtb.authoring.context.surroundings import AttemptWorkspace
 from wtb.core.failures import Failure
-from wtb.execution.engine.awaited import AwaitedAttempt
 from wtb.execution.engine.executor import Surroundings
-from wtb.execution.engine.protocol import Engine, Result, Task, begin, join
+from wtb.execution.engine.protocol import Awaited, Engine, Result, Task, begin, join
 from wtb.execution.sandbox import messages
 from wtb.execution.sandbox.deadlines import COROUTINE, FILES
 from wtb.execution.sandbox.framing import Channel, Frame
@@ -167,9 +166,7 @@ class SharedServer:
             future.set_exception(error)
         future.add_done_callback(partial(self._await_ended, run, task, attempt, context))
 
-    def _await_ended(
-        self, run: SharedRun, task: Task, attempt: AwaitedAttempt, context: Context, future: Future[Any]
-    ) -> None:
+    def _await_ended(self, run: SharedRun, task: Task, attempt: Awaited, context: Context, future: Future[Any]) -> None:
         """End an attempt whose coroutine has ended, on a thread if that may take a while."""
         if task.timeout is not None:
             run.enter_phase(FILES)
@@ -179,7 +176,7 @@ class SharedServer:
         else:
             _guarded(end)
 
-    def _end_attempt(self, run: SharedRun, attempt: AwaitedAttempt, future: Future[Any]) -> None:
+    def _end_attempt(self, run: SharedRun, attempt: Awaited, future: Future[Any]) -> None:
         self._send_result(run, attempt.end(future.result))
 
     def _send_result(self, run: SharedRun, result: Result) -> None:
