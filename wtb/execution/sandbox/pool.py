@@ -94,7 +94,7 @@ class InProcesses:
     """User code in node processes. The engine's own part of the work, which is no user code, stays here.
 
     workspaces: below whose root it works. owner: the runner whose processes they are. most: so many at a time. first: a
-    process that is ready.
+    process that is ready. unshared: so many that serve one node run at a time; without it, `most`.
     """
 
     def __init__(
@@ -105,6 +105,8 @@ class InProcesses:
         owner: str,
         most: int,
         first: NodeProcess | None = None,
+        *,
+        unshared: int | None = None,
     ) -> None:
         engine = self._engine = code.engine
         self._nodes = None if engine is None else frozenset(engine.workflow.nodes)
@@ -118,7 +120,7 @@ class InProcesses:
         self._provided = ProvidedFiles(workspaces.files)
         self._isolation = Isolation()
         self._suspects = threading.Semaphore(SUSPECTS)
-        self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
+        self.pool = Pool(lambda: NodeProcess(setup), min(most, unshared or most), run.recycle.runs)
         self._sharing = _sharing(engine, run, most)
         self._shared = {
             shape: Pool(partial(self._start_shared, setup, shape), most, run.recycle.runs, shape.places, shape.crowd)
