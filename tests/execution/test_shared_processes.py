@@ -35,6 +35,7 @@ from wtb.execution.journal import Lost
 from wtb.execution.sandbox.launch.process_pool import Pool
 from wtb.execution.sandbox.pool import SUSPECTS, InProcesses, UserCode, _places
 from wtb.execution.sandbox.shared.isolation import GUILTY_RUNS, Isolation, RunKey
+from wtb.execution.sandbox.shared.loop_watch import Lag
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read.costs import Which
 from wtb.store.tables.schema import attempts, executions, node_runs
@@ -366,7 +367,11 @@ async def calm(state, ctx):
 
 def test_what_ignores_its_cancellation_ends_the_process_and_only_itself_for_good(flows: Flows) -> None:
     bench = flows.run(
-        STUBBORN, cases=32, vary={"calm": "all", "stubborn": "all"}, end=SIDE_BY_SIDE, run={"concurrency": 64}
+        STUBBORN,
+        cases=32,
+        vary={"calm": "all", "stubborn": "all"},
+        end=SIDE_BY_SIDE,
+        run=WIDE["run"],
     )
     assert {cell.case for cell in bench.cells() if cell.status != "succeeded"} == {"c7"}
     assert kinds(bench) == {"timeout": 2, "lost": 32}
@@ -399,7 +404,11 @@ async def calm(state, ctx):
 
 def test_what_blocks_the_event_loop_is_to_blame_for_the_deadlines_of_others(flows: Flows) -> None:
     bench = flows.run(
-        BLOCKING, cases=32, vary={"calm": "all", "stubborn": "all"}, end=SIDE_BY_SIDE, run={"concurrency": 64}
+        BLOCKING,
+        cases=32,
+        vary={"calm": "all", "stubborn": "all"},
+        end=SIDE_BY_SIDE,
+        run=WIDE["run"],
     )
     assert all(cell.status == "succeeded" for cell in bench.cells())
     assert kinds(bench) == {"lost": 64}
@@ -408,7 +417,7 @@ def test_what_blocks_the_event_loop_is_to_blame_for_the_deadlines_of_others(flow
 def test_what_lets_nothing_else_run_makes_all_in_the_process_suspects(flows: Flows) -> None:
     held = BLOCKING.replace("time.sleep(600)  # here", "__import__('re').match('(a+)+$', 'a' * 60 + 'b')")
     sides = {"calm": "all", "stubborn": "all"}
-    bench = flows.run(held, cases=32, vary=sides, end=SIDE_BY_SIDE, run={"concurrency": 64})
+    bench = flows.run(held, cases=32, vary=sides, end=SIDE_BY_SIDE, run=WIDE["run"])
     assert all(cell.status == "succeeded" for cell in bench.cells())
     assert kinds(bench) == {"lost": 64}
     assert all("let nothing else run" in message for _, message in failures(bench))
@@ -428,6 +437,41 @@ async def a(state):
     (attempt,) = tried(bench)
     assert attempt["stderr"].startswith("warning: node 'a' holds up the event loop that it shares")
     assert f"{path}:{line}" in attempt["stderr"]
+
+
+class Warned:
+    """A run whose node is `busy`. warnings: what it was warned of."""
+
+    node = "busy"
+
+    def __init__(self) -> None:
+        self.warnings: list[tuple[str, float]] = []
+
+    def warn(self, message: str, place: str, *, lag_s: float) -> None:
+        self.warnings.append((message, lag_s))
+
+
+def test_a_node_that_keeps_the_loop_busy_is_named_once_with_the_lag() -> None:
+    lag, run, other = Lag(), Warned(), Warned()
+    other.node = "calm"
+    for _ in range(20):
+        lag.note(0.085)
+        lag.note_run(run, "flow.py:7")  # type: ignore[arg-type]
+    lag.note_run(other, "flow.py:9")  # type: ignore[arg-type]
+    ((message, seconds),) = run.warnings
+    assert message.startswith(
+        "node 'busy' keeps the event loop that it shares busy, at flow.py:7: node runs wait 85 ms"
+    )
+    assert seconds == pytest.approx(0.085)
+    assert other.warnings == []
+
+
+def test_a_loop_that_is_seldom_late_is_no_reason_for_a_warning() -> None:
+    lag, run = Lag(), Warned()
+    for seconds in [0.001] * 19 + [0.2] + [0.001] * 20:
+        lag.note(seconds)
+        lag.note_run(run, "flow.py:7")  # type: ignore[arg-type]
+    assert run.warnings == []
 
 
 # Memory

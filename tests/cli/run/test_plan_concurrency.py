@@ -77,7 +77,7 @@ def test_a_plan_warns_of_limits_that_allow_fewer_node_runs(project: Project) -> 
     project.inside("session", "change", "default", "--concurrency", "16", check=0)
     assert plan(project)["warnings"] == [
         "node 'find' has `limit` 3, lower than the concurrency of 64",
-        "node 'find' has `rate` 2: 4 node runs take 2.0 s or longer, whatever the concurrency is",
+        "node 'find' has `rate` 2: 4 node runs take 2.00 s or longer, whatever the concurrency is",
         "the session has a quota of 16 node runs at a time, lower than the concurrency of 64",
     ]
 

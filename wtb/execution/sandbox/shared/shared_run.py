@@ -50,9 +50,9 @@ class SharedRun:
         self.has_cost = self.has_cost or what == "spent" or (what == "call" and data["model"] is not None)
         self._channel.send("report", [self.number, what, data])
 
-    def warn(self, message: str, place: str) -> None:
+    def warn(self, message: str, place: str, **figures: float) -> None:
         """Warn of what it does, as an event and in its output."""
-        data = {"level": "warning", "message": storable(message), "place": storable(place)}
+        data = {"level": "warning", "message": storable(message), "place": storable(place), **figures}
         self.report("event", ["node.log", time.time(), data])
         self.write("stderr", f"warning: {message}\n")
 
