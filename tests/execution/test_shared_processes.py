@@ -460,7 +460,7 @@ def test_a_node_that_keeps_the_loop_busy_is_named_once_with_the_lag() -> None:
     lag.note_run(other, "flow.py:9")  # type: ignore[arg-type]
     ((message, seconds),) = run.warnings
     assert message.startswith(
-        "node 'busy' keeps the event loop that it shares busy, at flow.py:7: node runs wait 85 ms"
+        "node 'busy' holds up the event loop that it shares, at flow.py:7: node runs wait 85 ms"
     )
     assert seconds == pytest.approx(0.085)
     assert other.warnings == []

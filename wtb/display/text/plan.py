@@ -181,9 +181,9 @@ def _concurrency(concurrency: PlannedConcurrency, node_runs: list[int | None]) -
     low, high = concurrency["seconds"]
     assert low is not None
     if high is None:
-        return f"{much}: at least {took(low)}, by earlier sweeps."
+        return f"{much}, so that nodes take at least {took(low)}, by earlier sweeps."
     most = "" if took(high) == took(low) else f" - {took(high)}"
-    return f"{much}: about {took(low)}{most}, by earlier sweeps."
+    return f"{much}, so that nodes take about {took(low)}{most}, by earlier sweeps."
 
 
 def _price(price: PlannedPrice) -> str:

@@ -57,7 +57,7 @@ class Lag:
         if self._nodes.count(run.node) * 2 >= len(self._nodes):
             self._warned.add(run.node)
             run.warn(
-                f"node {run.node!r} keeps the event loop that it shares busy, at {where}: node runs wait "
+                f"node {run.node!r} holds up the event loop that it shares, at {where}: node runs wait "
                 f"{mean * 1000:.0f} ms for it on average, which counts as their latency. Do less in async nodes, or "
                 f"lower run.concurrency",
                 where,
