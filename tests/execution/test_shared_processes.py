@@ -459,9 +459,7 @@ def test_a_node_that_keeps_the_loop_busy_is_named_once_with_the_lag() -> None:
         lag.note_run(run, "flow.py:7")  # type: ignore[arg-type]
     lag.note_run(other, "flow.py:9")  # type: ignore[arg-type]
     ((message, seconds),) = run.warnings
-    assert message.startswith(
-        "node 'busy' holds up the event loop that it shares, at flow.py:7: node runs wait 85 ms"
-    )
+    assert message.startswith("node 'busy' holds up the event loop that it shares, at flow.py:7: node runs wait 85 ms")
     assert seconds == pytest.approx(0.085)
     assert other.warnings == []
 
