@@ -124,7 +124,6 @@ def _command(client: str, folder: Path, env: Mapping[str, str], vary: Mapping[st
         "workflow": f"benchmarks.workloads.model_calls:with_{client}",
         "cases": [{"id": str(x), "input": {"x": x}} for x in range(CASES)],
         "vary": vary,
-        "run": {"concurrency": 64},
     }
     (folder / "llm.yaml").write_text(json.dumps(sweep))
     command = [sys.executable, "-m", "wtb", "run", "llm.yaml", "--quiet"]
