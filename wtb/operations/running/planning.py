@@ -16,9 +16,9 @@ from wtb.display.text.plan import document
 from wtb.execution.runtime.sweep_run import Ended
 from wtb.operations.context import Context
 from wtb.operations.growth.measured_prices import measured_before, planned_price
+from wtb.operations.growth.planned_time import narrow_places, planned_concurrency
 from wtb.operations.running.local import ShowProgress, run
 from wtb.operations.running.pilot import pilot_document, pilot_of
-from wtb.operations.running.planned_time import narrow_places, planned_concurrency
 from wtb.planning.estimate import estimate
 from wtb.planning.factors.changes import unchecked_levels
 from wtb.planning.prepare import Prepared
