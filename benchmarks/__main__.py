@@ -38,6 +38,7 @@ BENCHMARKS = {
     "graphs": "embedded.graphs",
     "pages": "pages",
     "judges": "embedded.judges",
+    "llm": "embedded.llm",
 }
 LONG = ("million",)  # hours: only by name
 
@@ -51,7 +52,9 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=1_000_000, help="of `million`, a multiple of 1000 (a million)")
     parser.add_argument("--beside", type=int, default=100_000, help="cells of sweeps beside `streams` (100,000)")
     parser.add_argument("--streaming", type=float, default=20.0, metavar="SECONDS", help="of `streams`, at least (20)")
-    parser.add_argument("--only", action="append", default=[], metavar="PART", help="of `pages`, `streams`; repeatable")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="PART", help="of pages, streams, llm; repeatable"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     args = parser.parse_args()
     unknown = [name for name in args.names if name not in BENCHMARKS]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import openai
 
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.figures import Figure
+from benchmarks.harness.models import serving_model
 from wtb.authoring.workflow import Workflow
 from wtb.integrations.judges.rubric import read_rubric
 from wtb.operations.handles.bench import open as open_bench
@@ -39,7 +37,7 @@ judged.entry(answer)
 
 def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     """One round, whatever `runs` says: it lasts as long as the server takes."""
-    with _serving() as url, open_bench(environment.fresh("sqlite")) as bench:
+    with serving_model(WAIT_S) as url, open_bench(environment.fresh("sqlite")) as bench:
         cases = [{"id": str(x), "input": {"x": x}} for x in range(COUNT)]
         sweep = bench.run(Sweep(workflow=judged, cases=cases, vary={"answer": "all"}, run={"pool": "thread"}))
         bare_cpu, bare = _bare(url)
@@ -77,16 +75,3 @@ def _bare(url: str) -> tuple[float, float]:
     with ThreadPoolExecutor(AT_ONCE) as threads:
         list(threads.map(call, range(BARE)))
     return time.process_time() - cpu, time.perf_counter() - began
-
-
-@contextmanager
-def _serving() -> Iterator[str]:
-    """A server in a process of its own, until the block ends."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.peers.slow_model", str(WAIT_S)], stdout=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
-        finally:
-            server.terminate()

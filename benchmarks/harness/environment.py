@@ -21,7 +21,7 @@ class Environment:
     folder: Path
     server: PostgresServer
     cells: int = 1_000_000  # of the benchmark `million`
-    only: Sequence[str] = ()  # parts of the benchmarks `pages` and `streams`; all where there are none
+    only: Sequence[str] = ()  # parts of the benchmarks `pages`, `streams` and `llm`; all if there are none
     beside: int = 100_000  # cells of each sweep that is submitted and deleted meanwhile, of the benchmark `streams`
     streaming: float = 20.0  # seconds that events are written there, at least
 

@@ -13,7 +13,7 @@ from tests.support.flows import Flows, said, states
 pytestmark = pytest.mark.nodes("langgraph")
 
 MANY = 64
-WIDE: dict[str, Any] = {"cases": MANY, "run": {"concurrency": MANY}, "vary": {"a": "all"}}
+WIDE: dict[str, Any] = {"cases": MANY, "run": {"concurrency": MANY, "per_process": MANY}, "vary": {"a": "all"}}
 HEAD = (
     TOGETHER
     + """

@@ -6,6 +6,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,16 @@ from wtb.execution.engine import resource_usage
 from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Task
 from wtb.execution.journal import Lost
-from wtb.execution.sandbox.pool import SUSPECTS, InProcesses, UserCode
+from wtb.execution.sandbox.launch.process_pool import Pool
+from wtb.execution.sandbox.pool import SUSPECTS, InProcesses, UserCode, _places
 from wtb.execution.sandbox.shared.isolation import GUILTY_RUNS, Isolation, RunKey
+from wtb.execution.sandbox.shared.loop_watch import Lag
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read.costs import Which
 from wtb.store.tables.schema import attempts, executions, node_runs
 
 MANY = 64
-WIDE: dict[str, Any] = {"cases": MANY, "run": {"concurrency": MANY}}
+WIDE: dict[str, Any] = {"cases": MANY, "run": {"concurrency": MANY, "per_process": MANY}}
 TOGETHER = """
 STARTED, ALL = [], asyncio.Event()
 
@@ -81,6 +84,47 @@ async def a(state):
     )
     bench = flows.run(text, **WIDE)
     assert len({state["pid"] for state in states(bench)}) == 1
+
+
+class Startable:
+    """A node process that is ready once a test says so."""
+
+    def __init__(self) -> None:
+        self.is_ready = threading.Event()
+        self.spent, self.asked = False, 0
+
+    def ready(self) -> None:
+        assert self.is_ready.wait(PATIENCE_S)
+
+    def lives(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+def test_a_process_takes_more_than_its_crowd_only_until_another_one_is_ready() -> None:
+    started = [Startable(), Startable()]
+    first, second = started
+    first.is_ready.set()
+    pool: Pool[Any] = Pool(iter(started).__next__, most=2, runs=100, places=8, crowd=2)
+    with ExitStack() as places:
+        assert [places.enter_context(pool.one()) for _ in range(3)] == [first] * 3
+        second.is_ready.set()
+        until(lambda: pool._starting == 0, "the second process")
+        assert [places.enter_context(pool.one()) for _ in range(3)] == [second] * 3
+
+
+def test_async_node_runs_spread_over_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert {slots: _places(Run(), slots)[1] for slots in (1, 8, 64, 200, 1000)} == {
+        1: 16,
+        8: 16,
+        64: 16,
+        200: 50,
+        1000: 128,
+    }
+    assert _places(Run(per_process=7), 64) == (7, 7)
 
 
 @pytest.mark.parametrize("node", ["wf.node\nasync def a", "wf.node(threads=8)\ndef a"], ids=["async", "threads"])
@@ -323,7 +367,11 @@ async def calm(state, ctx):
 
 def test_what_ignores_its_cancellation_ends_the_process_and_only_itself_for_good(flows: Flows) -> None:
     bench = flows.run(
-        STUBBORN, cases=32, vary={"calm": "all", "stubborn": "all"}, end=SIDE_BY_SIDE, run={"concurrency": 64}
+        STUBBORN,
+        cases=32,
+        vary={"calm": "all", "stubborn": "all"},
+        end=SIDE_BY_SIDE,
+        run=WIDE["run"],
     )
     assert {cell.case for cell in bench.cells() if cell.status != "succeeded"} == {"c7"}
     assert kinds(bench) == {"timeout": 2, "lost": 32}
@@ -356,7 +404,11 @@ async def calm(state, ctx):
 
 def test_what_blocks_the_event_loop_is_to_blame_for_the_deadlines_of_others(flows: Flows) -> None:
     bench = flows.run(
-        BLOCKING, cases=32, vary={"calm": "all", "stubborn": "all"}, end=SIDE_BY_SIDE, run={"concurrency": 64}
+        BLOCKING,
+        cases=32,
+        vary={"calm": "all", "stubborn": "all"},
+        end=SIDE_BY_SIDE,
+        run=WIDE["run"],
     )
     assert all(cell.status == "succeeded" for cell in bench.cells())
     assert kinds(bench) == {"lost": 64}
@@ -365,7 +417,7 @@ def test_what_blocks_the_event_loop_is_to_blame_for_the_deadlines_of_others(flow
 def test_what_lets_nothing_else_run_makes_all_in_the_process_suspects(flows: Flows) -> None:
     held = BLOCKING.replace("time.sleep(600)  # here", "__import__('re').match('(a+)+$', 'a' * 60 + 'b')")
     sides = {"calm": "all", "stubborn": "all"}
-    bench = flows.run(held, cases=32, vary=sides, end=SIDE_BY_SIDE, run={"concurrency": 64})
+    bench = flows.run(held, cases=32, vary=sides, end=SIDE_BY_SIDE, run=WIDE["run"])
     assert all(cell.status == "succeeded" for cell in bench.cells())
     assert kinds(bench) == {"lost": 64}
     assert all("let nothing else run" in message for _, message in failures(bench))
@@ -387,6 +439,39 @@ async def a(state):
     assert f"{path}:{line}" in attempt["stderr"]
 
 
+class Warned:
+    """A run whose node is `busy`. warnings: what it was warned of."""
+
+    node = "busy"
+
+    def __init__(self) -> None:
+        self.warnings: list[tuple[str, float]] = []
+
+    def warn(self, message: str, place: str, *, lag_s: float) -> None:
+        self.warnings.append((message, lag_s))
+
+
+def test_a_node_that_keeps_the_loop_busy_is_named_once_with_the_lag() -> None:
+    lag, run, other = Lag(), Warned(), Warned()
+    other.node = "calm"
+    for _ in range(20):
+        lag.note(0.085)
+        lag.note_run(run, "flow.py:7")  # type: ignore[arg-type]
+    lag.note_run(other, "flow.py:9")  # type: ignore[arg-type]
+    ((message, seconds),) = run.warnings
+    assert message.startswith("node 'busy' holds up the event loop that it shares, at flow.py:7: node runs wait 85 ms")
+    assert seconds == pytest.approx(0.085)
+    assert other.warnings == []
+
+
+def test_a_loop_that_is_seldom_late_is_no_reason_for_a_warning() -> None:
+    lag, run = Lag(), Warned()
+    for seconds in [0.001] * 19 + [0.2] + [0.001] * 20:
+        lag.note(seconds)
+        lag.note_run(run, "flow.py:7")  # type: ignore[arg-type]
+    assert run.warnings == []
+
+
 # Memory
 
 
@@ -406,7 +491,7 @@ async def a(state, ctx):
     return {"pid": os.getpid()}
 """
     )
-    bench = flows.run(text, cases=MANY, run={"concurrency": MANY, "rlimits": {"memory": "2GB"}})
+    bench = flows.run(text, cases=MANY, run={"concurrency": MANY, "per_process": MANY, "rlimits": {"memory": "2GB"}})
     assert {cell.case for cell in bench.cells() if cell.status != "succeeded"} == {"c7"}
     assert [
         (row["number"], row["failure"]["kind"], row["failure"]["type"]) for row in tried(bench) if row["failure"]

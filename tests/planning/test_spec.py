@@ -84,7 +84,7 @@ def test_every_key_of_the_file_is_read(sweep_file: Path) -> None:
     assert limits == {"cell_timeout": 60, "node_runs": 5000, "usd": 5, "tokens": 100_000, "wall": 3600}
     assert spec.run.model_dump() == {
         "concurrency": 8,
-        "per_process": 64,
+        "per_process": None,
         "pool": "process",
         "rlimits": {"memory": 4 * 10**9, "files": 256, "file_size": 10**8, "processes": 20},
         "recycle": {"runs": 500, "memory": 2 * 10**8},

@@ -34,6 +34,10 @@ from wtb.core.errors import describe
 Dollars = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 
 
+SYNC_SLOTS = 8  # node runs at a time, and the most node processes for sync nodes and evaluators
+ASYNC_SLOTS = 64  # node runs at a time if it is calls that a sweep waits for
+
+
 class NodeLimits(Strict):
     """Where a sweep stops for one of its nodes; None is no limit."""
 
@@ -156,7 +160,8 @@ Variable = Annotated[Name, AfterValidator(_variable)]
 class Run(Strict):
     """How a sweep runs. Durations in seconds; `env` None hands on the whole environment.
 
-    per_process: so many runs of async nodes share a node process.
+    concurrency: so many node runs at a time; None is `ASYNC_SLOTS` for async nodes, else `SYNC_SLOTS`.
+    per_process: so many runs of async nodes share a node process; None spreads them over the processors.
     pool: None is `process` where the code can be imported there, else `thread`.
     set_aside_after: so many ends of its node process, and a cell is not tried again. priority: workers take sweeps of
     a higher one first. approval: when people are asked to let it go on, a mode or several; None is as the workflow
@@ -167,8 +172,8 @@ class Run(Strict):
     free_hosts: connections to these cost nothing: `HOST`, `HOST:PORT` or patterns with `*`.
     """
 
-    concurrency: Slots = 8
-    per_process: Positive = 64
+    concurrency: Slots | None = None
+    per_process: Positive | None = None
     priority: Annotated[int, Field(strict=True, ge=-1000, le=1000)] = 0
     pool: Literal["process", "thread"] | None = None
     rlimits: Rlimits = Rlimits()

@@ -256,7 +256,14 @@ def bind_described(spec: SweepSpec, code: DescribedCode) -> DescribedBound:
 
 
 def run_described(
-    bound: Bound, code: DescribedCode, workspaces: Workspaces, owner: str, slots: int, *, is_ready: bool = True
+    bound: Bound,
+    code: DescribedCode,
+    workspaces: Workspaces,
+    owner: str,
+    slots: int,
+    *,
+    is_ready: bool = True,
+    unshared: int | None = None,
 ) -> CodeExecutor:
     """Run code that was described in node processes.
 
@@ -267,10 +274,12 @@ def run_described(
         owner: The runner whose processes they are.
         slots: The maximum number of node processes.
         is_ready: Whether the process that described the code is one of them; it works below the same root.
+        unshared: The maximum number of those that serve one node run at a time; without it, `slots`.
     """
     engine = DescribedEngine(bound.workflow, code.description)
     user_code = UserCode(engine, bound.evaluators, code.recipe, code.head)
-    made = InProcesses(user_code, bound.spec.run, workspaces, owner, slots, code.process if is_ready else None)
+    first = code.process if is_ready else None
+    made = InProcesses(user_code, bound.spec.run, workspaces, owner, slots, first, unshared=unshared)
     return redacting(made, bound.spec.redact.redactor)
 
 

@@ -141,8 +141,10 @@ class LoopThread:
         context.run(_call.set, None if _is_setup.get() else call)
         self._calls.add(call)
         guarded = bounded(coroutine, timeout)
+        is_here = threading.get_ident() == self._thread.ident
+        schedule = self.loop.call_soon if is_here else self.loop.call_soon_threadsafe
         try:
-            self.loop.call_soon_threadsafe(call.start, guarded, context, context=context)
+            schedule(call.start, guarded, context, context=context)
         except RuntimeError:
             self.forget(call)
             guarded.close()

@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,6 +28,7 @@ from wtb.core.tree.stored_code import OUTSIDE
 _MOST: Final = 256  # connections that are followed, and names that are kept
 _BYTES_ACKED = struct.Struct("=120xQ")  # the beginning of Linux's `struct tcp_info`
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform.startswith("linux") else None
+_LOOK_S: Final = 0.25  # between two looks at all connections: each costs 5 us, and an attempt may share hundreds
 _UNKNOWN: Final = -1  # bytes, where the kernel does not tell
 
 
@@ -84,6 +86,7 @@ class _Watch:
         self.names: dict[str, str] = {}
         self.owns_process = False
         self.process: int | None = None  # that is watched
+        self.looked_at = 0.0  # when the counts of all connections were read, on the monotonic clock
         self.lock = threading.Lock()
 
     def install(self, *, owns_process: bool) -> None:
@@ -148,19 +151,33 @@ class _Watch:
         record = run.context.record
         if record.counts_calls:
             return
+        reported = {opened.where for opened in run.opened}
+        looks_at_all = self._looks_at_all()
         for descriptor, before in run.sent.items():
             followed = self.followed.get(descriptor)
-            if followed is None:
+            if followed is None or (followed.where in reported and not looks_at_all):
                 continue
             sent = _sent(descriptor, followed)
             if sent is None:
                 self.followed.pop(descriptor, None)
                 continue
-            if sent == _UNKNOWN or sent > before:
+            if (sent == _UNKNOWN or sent > before) and followed.where not in reported:
+                reported.add(followed.where)
                 record.report("connected", followed.where)
             followed.sent = sent
         if run.opened:
             self._follow(run.opened)
+
+    def _looks_at_all(self) -> bool:
+        """Return whether the counts of all connections are to be read, and not only until each host is reported.
+
+        Beside other node runs, which may be the ones that use a connection, they are read now and then.
+        """
+        now = time.monotonic()
+        if self.runs and now < self.looked_at + _LOOK_S:
+            return False
+        self.looked_at = now
+        return True
 
     def _follow(self, opened: list[_Opened]) -> None:
         for descriptor, family, where in opened:

@@ -16,6 +16,10 @@ class AttemptWorkspace(Protocol):
     @property
     def path(self) -> Path: ...
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether the directory exists."""
+
     def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
         """Take a snapshot of what is there now, and leave the directory as it is."""
 

@@ -104,6 +104,18 @@ class PlannedPrice(TypedDict):
     because: str | None
 
 
+class PlannedConcurrency(TypedDict):
+    """How many node runs are made at a time on one machine.
+
+    is_default: Whether the sweep names no number. seconds: How long all node runs take then, at least and at most; only
+    if earlier sweeps measured them.
+    """
+
+    at_once: int
+    is_default: bool
+    seconds: NotRequired[list[float | None]]
+
+
 class PlannedFactor(TypedDict):
     """A parameter of a node that is varied. `levels`: their labels. `is_nested`: some variants do not have it."""
 
@@ -138,6 +150,7 @@ class PlanDocument(TypedDict):
     sampled_from: NotRequired[int]  # cases, of which `cases` were drawn at random
     code: NotRequired[PlannedCode]
     unknown_costs: NotRequired[list[UnknownCost]]  # of the pilot, else of the last sweep of the workflow
+    concurrency: NotRequired[PlannedConcurrency]
     warnings: NotRequired[list[str]]
     price: NotRequired[PlannedPrice]  # without a pilot
     pilot: NotRequired[PilotDocument]

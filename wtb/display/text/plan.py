@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
+from wtb.config.run_options import ASYNC_SLOTS
 from wtb.core.documents.plan import (
     EstimatedAmount,
     MarginDocument,
     PilotDocument,
     PlanDocument,
     PlannedCode,
+    PlannedConcurrency,
     PlannedFactor,
     PlannedPrice,
 )
@@ -141,7 +144,7 @@ def render(planned: PlanDocument, width: int = 80) -> str:
     sharing = "The path depends on the state, so node runs can only be bounded before they are done."
     if high is not None and low == high and most:
         sharing = f"Sharing saves {most - high:,} of {most:,} node runs ({1 - high / most:.0%})."
-    sentences = [sharing, *([_price(planned["price"])] if "price" in planned else [])]
+    sentences = [sharing, *_time_and_price(planned)]
     parts.append("".join(f"{line}\n" for sentence in sentences for line in wrapped(sentence, width)))
     if "notes" in planned:
         parts.append("".join(f"{line}\n" for note in planned["notes"] for line in wrapped(f"Note: {note}.", width)))
@@ -155,6 +158,32 @@ def render(planned: PlanDocument, width: int = 80) -> str:
         lines = [line for text in warnings for line in wrapped(f"Warning: {text}.", width)]
         parts.append("".join(f"{line}\n" for line in lines))
     return "\n".join(parts)
+
+
+def _time_and_price(planned: PlanDocument) -> list[str]:
+    """Write how long the plan takes and what it costs, as far as the plan has that."""
+    sentences = []
+    if "concurrency" in planned:
+        sentences.append(_concurrency(planned["concurrency"], planned["node_runs"]["executed"]))
+    if "price" in planned:
+        sentences.append(_price(planned["price"]))
+    return sentences
+
+
+def _concurrency(concurrency: PlannedConcurrency, node_runs: list[int | None]) -> str:
+    """Write how many node runs are made at a time, and how long all of them take."""
+    at_once = concurrency["at_once"]
+    default = " (default of async nodes)" if concurrency["is_default"] and at_once == ASYNC_SLOTS else ""
+    much = f"Concurrency: {plural(at_once, 'node run')} at a time{default}"
+    if "seconds" not in concurrency:
+        rounds = [None if count is None else math.ceil(count / at_once) for count in node_runs]
+        return f"{much}, so that they take as long as {_words(rounds)} in a row."
+    low, high = concurrency["seconds"]
+    assert low is not None
+    if high is None:
+        return f"{much}, so that nodes take at least {took(low)}, by earlier sweeps."
+    most = "" if took(high) == took(low) else f" - {took(high)}"
+    return f"{much}, so that nodes take about {took(low)}{most}, by earlier sweeps."
 
 
 def _price(price: PlannedPrice) -> str:

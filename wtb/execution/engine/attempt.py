@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.attempt_record import Record, decoded
 from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.context.connections import watched
-from wtb.authoring.context.node_context import Context
+from wtb.authoring.context.node_context import Context, surrounding
 from wtb.authoring.context.surroundings import AttemptWorkspace, Surroundings
 from wtb.authoring.tools import Gate, Tool
 from wtb.core.errors import FinalError, InputError, NodeTimeout, Rejected, StateError, Unanswered
@@ -26,6 +26,169 @@ from wtb.execution.engine.timed_checkpoints import timed_checkpoints
 _FINAL = (FinalError, InputError, Rejected, Unanswered)  # trying again cannot help
 
 
+class OpenAttempt:
+    """An attempt from its beginning to its end: its workspace, its context and its result.
+
+    Args:
+        engine: The engine that makes it.
+        task: The attempt.
+        surroundings: The process that it runs in.
+        tools: The tools of the workflow.
+        is_final: Returns whether an error that it raised will come again. It may call the user's code, too.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        task: Task,
+        surroundings: Surroundings,
+        tools: Mapping[str, Tool],
+        is_final: Callable[[BaseException], bool],
+    ) -> None:
+        self._engine = engine
+        self._task = task
+        self._surroundings = surroundings
+        self._tools = tools
+        self._is_final = is_final
+        self._result = Result(time.time(), 0.0, surroundings.record(task.on_event), workspace=task.workspace)
+        self._questioner = Questioner(task.key, task.answers, task.settings.nobody)
+        self._stack = ExitStack()
+        self._workspace: AttemptWorkspace | None = None
+        self._checkpoints: CheckpointTaker | None = None
+        self._context: Context | None = None
+        self._clock = time.perf_counter()
+
+    @property
+    def has_files(self) -> bool:
+        """Return whether the attempt has a directory, so that its end reads and removes files."""
+        return self._workspace is not None and self._workspace.is_open
+
+    def begin(self) -> Context:
+        """Open the workspace, and return the context that the user's code is called with. Call it in `end` only."""
+        task, surroundings, record = self._task, self._surroundings, self._result.record
+        self._workspace = workspace = surroundings.workspace(task.workspace, enter=True)
+        saved = {name: value.data for name, value in task.saved.items()} if task.saved else {}
+        self._checkpoints = checkpoints = CheckpointTaker(workspace, record, task.allowed, saved, before=task.workspace)
+        self._context = context = _context(task, record, surroundings.resources, workspace, checkpoints, self._tools)
+        context.questioner = self._questioner
+        if task.settings.policies is not None:
+            context.tool_gate = _tool_gate(task, task.settings.policies, record, self._questioner)
+        checkpoints.until = None if task.timeout is None else time.monotonic() + task.timeout
+        self._clock = time.perf_counter()
+        enter = self._stack.enter_context
+        enter(timed_checkpoints(checkpoints, task.settings.checkpoint_every, record))
+        enter(watched(context, owns_process=surroundings.own_process))
+        if task.settings.policies is not None:
+            enter(_acts_guarded(task, context, surroundings))
+        enter(surrounding(context))
+        return context
+
+    def end(self, work: Callable[[], Values]) -> Result:
+        """Return the result of the attempt. Never raises for what user code does.
+
+        Args:
+            work: Returns what the user's code wrote, on a freshly decoded copy of the state, or raises its error.
+        """
+        result, surroundings = self._result, self._surroundings
+        try:
+            with self._stack:
+                result.writes = work()
+            if self._context is not None:
+                self._context.failed_calls.report(result.record)
+        except Asked as asked:
+            result.question = asked.question
+        except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
+            check_interrupt(error, own_process=surroundings.own_process)
+            result.failure = _failure(error, self._is_final, self._task.node)
+        result.duration_s = self._duration_s()
+        if self._questioner.interrupts:
+            result.asked = tuple([question.key for question in self._questioner.interrupts])
+        if self._questioner.asked is not None:  # whatever the node's own code made of it
+            result.writes, result.failure, result.question = None, None, self._questioner.asked
+        self._close_workspace()
+        task = self._task
+        if task.join and result.writes is not None:
+            result.joined = join(self._engine, task.state, task.position, [(task.key, result.writes)], task.root)
+        return result
+
+    def _duration_s(self) -> float:
+        """Return the seconds of the call: around the await if the user's code is async."""
+        context = self._context
+        if context is None:
+            return max(0.0, time.perf_counter() - self._clock)
+        seconds = time.perf_counter() - self._clock if context.awaited_s is None else context.awaited_s
+        return max(0.0, seconds - context.unclocked_s)
+
+    def _close_workspace(self) -> None:
+        """Keep the files of an attempt that wrote something, and remove its directory."""
+        result, workspace, checkpoints = self._result, self._workspace, self._checkpoints
+        if workspace is None:
+            return
+        try:
+            allowed, until = (self._task.allowed, None)
+            if checkpoints is not None:
+                allowed, until = checkpoints.allowed, checkpoints.until
+            left = workspace.close(keep=result.writes is not None, allowed=allowed, until=until)
+            result.workspace, result.files = left.digest, left.new
+        except (StateError, NodeTimeout, OSError) as error:
+            result.writes, result.question = None, None
+            late = isinstance(error, NodeTimeout)
+            result.failure = Failure.of(error, final=not late, node=self._task.node)
+
+
+class AwaitedAttempt:
+    """An attempt in two parts: what comes before the await of the user's coroutine, and what comes after it.
+
+    Both parts must run in the same `contextvars.Context`.
+
+    Args:
+        attempt: The attempt.
+        call_of: Returns the call of the user's code.
+        write: Turns what the user's code returned into what is written.
+        joins_by_user_code: Whether the step is joined with the attempt, by reducers or branches of the user.
+    """
+
+    def __init__(
+        self,
+        attempt: OpenAttempt,
+        call_of: Callable[[Context], Callable[[], Coroutine[Any, Any, Any]]],
+        write: Callable[[Any, Context], Values],
+        *,
+        joins_by_user_code: bool,
+    ) -> None:
+        self._attempt = attempt
+        self._call_of = call_of
+        self._write = write
+        self._joins_by_user_code = joins_by_user_code
+
+    @property
+    def may_end_slowly(self) -> bool:
+        """Return whether the end reads files or runs sync user code, which must not hold up an event loop."""
+        return self._joins_by_user_code or self._attempt.has_files
+
+    def begin(self) -> Callable[[], Coroutine[Any, Any, Any]]:
+        """Return the call to await. If this raises, end the attempt with the error."""
+        self._context = self._attempt.begin()
+        return self._call_of(self._context)
+
+    def end(self, returned: Callable[[], Any]) -> Result:
+        """Return the result. Never raises for what user code does.
+
+        Args:
+            returned: Returns what the call returned, or raises its error.
+        """
+        return self._attempt.end(lambda: self._write(returned(), self._context))
+
+
+async def clocked(context: Context, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Await a call of user code, and note the seconds that it takes."""
+    begun = time.perf_counter()
+    try:
+        return await call()
+    finally:
+        context.awaited_s = time.perf_counter() - begun
+
+
 def attempted(
     engine: Engine,
     task: Task,
@@ -34,54 +197,21 @@ def attempted(
     perform: Callable[[Context], Values],
     is_final: Callable[[BaseException], bool],
 ) -> Result:
-    """What every engine does around one attempt. Never raises for what user code does.
+    """Make an attempt on this thread. Never raises for what user code does.
 
-    perform: runs the user's code on a freshly decoded copy of the state, and returns what it wrote. is_final: whether
-    an error that it raised will come again; it may call the user's code, too.
+    Args:
+        engine: The engine that makes it.
+        task: The attempt.
+        surroundings: The process that it runs in.
+        tools: The tools of the workflow.
+        perform: Runs the user's code on a freshly decoded copy of the state, and returns what it wrote.
+        is_final: Returns whether an error that it raised will come again. It may call the user's code, too.
+
+    Returns:
+        The result of the attempt.
     """
-    result = Result(time.time(), 0.0, surroundings.record(task.on_event), workspace=task.workspace)
-    workspace: AttemptWorkspace | None = None
-    checkpoints: CheckpointTaker | None = None
-    context: Context | None = None
-    questioner = Questioner(task.key, task.answers, task.settings.nobody)
-    clock = time.perf_counter()
-    try:
-        workspace = surroundings.workspace(task.workspace, enter=True)
-        saved = {name: value.data for name, value in task.saved.items()} if task.saved else {}
-        checkpoints = CheckpointTaker(workspace, result.record, task.allowed, saved, before=task.workspace)
-        context = _context(task, result.record, surroundings.resources, workspace, checkpoints, tools)
-        context.questioner = questioner
-        if task.settings.policies is not None:
-            context.tool_gate = _tool_gate(task, task.settings.policies, result.record, questioner)
-        checkpoints.until = None if task.timeout is None else time.monotonic() + task.timeout
-        clock = time.perf_counter()
-        acts = nullcontext() if task.settings.policies is None else _acts_guarded(task, context, surroundings)
-        by_time = timed_checkpoints(checkpoints, task.settings.checkpoint_every, result.record)
-        with by_time, watched(context, owns_process=surroundings.own_process), acts:
-            result.writes = perform(context)
-        context.failed_calls.report(result.record)
-    except Asked as asked:
-        result.question = asked.question
-    except BaseException as error:  # noqa: BLE001 - the boundary between user code and the runner
-        check_interrupt(error, own_process=surroundings.own_process)
-        result.failure = _failure(error, is_final, task.node)
-    result.duration_s = max(0.0, time.perf_counter() - clock - (0.0 if context is None else context.unclocked_s))
-    if questioner.interrupts:
-        result.asked = tuple([question.key for question in questioner.interrupts])
-    if questioner.asked is not None:  # whatever the node's own code made of it
-        result.writes, result.failure, result.question = None, None, questioner.asked
-    if workspace is not None:
-        try:
-            allowed, until = (task.allowed, None) if checkpoints is None else (checkpoints.allowed, checkpoints.until)
-            left = workspace.close(keep=result.writes is not None, allowed=allowed, until=until)
-            result.workspace, result.files = left.digest, left.new
-        except (StateError, NodeTimeout, OSError) as error:
-            result.writes, result.question = None, None
-            late = isinstance(error, NodeTimeout)
-            result.failure = Failure.of(error, final=not late, node=task.node)
-    if task.join and result.writes is not None:
-        result.joined = join(engine, task.state, task.position, [(task.key, result.writes)], task.root)
-    return result
+    attempt = OpenAttempt(engine, task, surroundings, tools, is_final)
+    return attempt.end(lambda: perform(attempt.begin()))
 
 
 def _failure(error: BaseException, is_final: Callable[[BaseException], bool], node: str) -> Failure:

@@ -31,5 +31,8 @@ class DescribedEngine:
     def run(self, task: Task, surroundings: Surroundings) -> NoReturn:
         raise AssertionError("nodes run in node processes")
 
+    def awaited(self, task: Task, surroundings: Surroundings) -> NoReturn:
+        raise AssertionError("nodes run in node processes")
+
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> NoReturn:
         raise AssertionError("steps are joined in node processes")

@@ -112,6 +112,10 @@ class LazyWorkspace:
             self._opened = self._workspaces.open(self._snapshot)
         return self._opened.path
 
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
     def take(self, *, allowed: int | None = None, until: float | None = None) -> Snapshot:
         if self._opened is None:
             return Snapshot(self._snapshot)

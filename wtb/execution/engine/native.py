@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from wtb.authoring.context.node_context import Context, surrounding
+from wtb.authoring.context.node_context import Context
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.graph import Routes
-from wtb.authoring.nodes import Variant
+from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.state_schema import MISSING
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import RoutingError, StateError
@@ -19,7 +20,7 @@ from wtb.core.serialization.lazy_state import LazyState
 from wtb.core.serialization.plain_json import storable
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value, Values, differing, stored
-from wtb.execution.engine.attempt import attempted
+from wtb.execution.engine.attempt import AwaitedAttempt, OpenAttempt, attempted, clocked
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
 
 
@@ -51,6 +52,7 @@ class NativeEngine:
         self._looks_at_state = {b.source for b in workflow.branches} | {
             source for edge in workflow.edges if edge.when is not None for source in edge.sources
         }
+        self._has_reducers = any(key.reducer is not None for key in workflow.schema.keys.values())
 
     def is_async(self, node: str, variant: str) -> bool:
         return inspect.iscoroutinefunction(self.workflow.nodes[node].variants[variant].fn)
@@ -62,19 +64,32 @@ class NativeEngine:
         node = self.workflow.nodes[task.node]
 
         def perform(context: Context) -> Values:
-            return self._write(task, node.variants[task.variant], context, surroundings)
+            call = self._call_of(task, node.variants[task.variant], context)
+            return self._write(task, surroundings.call(call, timeout=task.timeout), context)
 
-        def is_final(error: BaseException) -> bool:
-            return isinstance(error, node.rules.final)
+        return attempted(self, task, surroundings, self.workflow.tools, perform, _is_final(node))
 
-        return attempted(self, task, surroundings, self.workflow.tools, perform, is_final)
+    def awaited(self, task: Task, surroundings: Surroundings) -> AwaitedAttempt | None:
+        node = self.workflow.nodes[task.node]
+        variant = node.variants[task.variant]
+        if not inspect.iscoroutinefunction(variant.fn):
+            return None
+        return AwaitedAttempt(
+            OpenAttempt(self, task, surroundings, self.workflow.tools, _is_final(node)),
+            partial(self._call_of, task, variant),
+            partial(self._write, task),
+            joins_by_user_code=task.join and (self._has_reducers or task.node in self._looks_at_state),
+        )
 
-    def _write(self, task: Task, variant: Variant, context: Context, surroundings: Surroundings) -> Values:
-        """Call the function of the variant, and return what it wrote, checked against the schema and encoded."""
+    def _call_of(self, task: Task, variant: Variant, context: Context) -> Callable[[], Any]:
+        """Return the call of a variant on a freshly decoded copy of the state."""
         state = self.workflow.schema.view(LazyState(task.state))
         arguments = (state, context) if variant.takes_context else (state,)
-        with surrounding(context):
-            update = surroundings.call(variant.fn, *arguments, timeout=task.timeout, **variant.params)
+        call = partial(variant.fn, *arguments, **variant.params)
+        return partial(clocked, context, call) if inspect.iscoroutinefunction(variant.fn) else call
+
+    def _write(self, task: Task, update: Any, context: Context) -> Values:
+        """Return what a variant wrote, checked against the schema and encoded."""
         if update is None:
             return {}
         who = f"node {task.node!r}"
@@ -144,3 +159,8 @@ class NativeEngine:
         if self._looks_at_state.isdisjoint(ran):
             return None
         return self.workflow.schema.view(LazyState({**state, **changed}))
+
+
+def _is_final(node: Node) -> Callable[[BaseException], bool]:
+    """Return whether an error is one after which a node is not tried again."""
+    return lambda error: isinstance(error, node.rules.final)

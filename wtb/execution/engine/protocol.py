@@ -7,7 +7,7 @@ it works the same in the runner's process, on a thread and in a child process.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -164,6 +164,17 @@ class Result:
 Writes = Sequence[tuple[str, Values]]  # by the key of the task
 
 
+class Awaited(Protocol):
+    """An attempt of an async node, which an event loop awaits between its `begin` and its `end`."""
+
+    @property
+    def may_end_slowly(self) -> bool: ...
+
+    def begin(self) -> Callable[[], Coroutine[Any, Any, Any]]: ...
+
+    def end(self, returned: Callable[[], Any]) -> Result: ...
+
+
 class Engine(Protocol):
     """Advances a workflow: `begin`, then `run` every task of a step, then `join` what they wrote into the next one.
 
@@ -183,6 +194,9 @@ class Engine(Protocol):
         """From the case's input to the first position, and what that does to the state."""
 
     def run(self, task: Task, surroundings: Surroundings) -> Result: ...
+
+    def awaited(self, task: Task, surroundings: Surroundings) -> Awaited | None:
+        """Return an attempt that an event loop can await; None if it must run on a thread, by `run`."""
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined: ...
 

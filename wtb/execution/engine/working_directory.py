@@ -28,6 +28,8 @@ class Entered:
     Making and removing a directory takes longer than a quick node; one in which nothing was left is as good as new.
     """
 
+    is_open = True
+
     def __init__(self, workspace: Workspace, home: str, keep: Callable[[Entered], None]) -> None:
         self._workspace = workspace
         self._home = home

@@ -222,12 +222,16 @@ def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> CodeExec
     return redacting(ThreadExecutor(bound.workflow, bound.evaluators, surroundings), bound.spec.redact.redactor)
 
 
-def in_processes(bound: Bound, workspaces: Workspaces, owner: str, slots: int) -> CodeExecutor:
-    """Run the code of a sweep in at most `slots` node processes."""
+def in_processes(
+    bound: Bound, workspaces: Workspaces, owner: str, slots: int, *, unshared: int | None = None
+) -> CodeExecutor:
+    """Run the code of a sweep in at most `slots` node processes, of which `unshared` serve one node run at a time."""
     head: CodeHead = {
         "fingerprints": bound.fingerprints,
         "code": bound.code,
         "outline": outline_digest(bound.workflow),
     }
     code = UserCode(engine_of(bound.workflow), bound.evaluators, bound.recipe, head)
-    return redacting(InProcesses(code, bound.spec.run, workspaces, owner, slots), bound.spec.redact.redactor)
+    return redacting(
+        InProcesses(code, bound.spec.run, workspaces, owner, slots, unshared=unshared), bound.spec.redact.redactor
+    )

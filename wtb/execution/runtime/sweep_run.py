@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from wtb.analysis.early_stop import Stopping
 from wtb.authoring.code.calling import Caller, Debugged
+from wtb.config.run_options import SYNC_SLOTS
 from wtb.core.errors import ConflictError, StoreError, WTBError
 from wtb.core.fault_points import point
 from wtb.core.stop import PROCESS_DIED, Stop, Stopped
 from wtb.core.tree.stored_spec import Limits
 from wtb.execution.described_code import DescribedBound, run_described
+from wtb.execution.engine.described_engine import DescribedEngine
+from wtb.execution.engine.protocol import engine_of
 from wtb.execution.execution import Execution
 from wtb.execution.load import load_executions
 from wtb.execution.runtime.alerts import Alerts
@@ -21,7 +24,7 @@ from wtb.execution.runtime.disk_space import DATABASE_BLIND_S, Room, disks
 from wtb.execution.runtime.heartbeat import Heartbeat
 from wtb.execution.runtime.repair import repair_sweep
 from wtb.execution.runtime.sweep_context import SweepContext, in_processes, on_threads
-from wtb.execution.runtime.thread_pool import LocalPool
+from wtb.execution.runtime.thread_pool import LocalPool, slots_of
 from wtb.execution.state import Progress, ended_cells
 from wtb.planning.binding import Bound
 from wtb.store.control import approvals, executions
@@ -32,6 +35,7 @@ from wtb.store.files.workspaces import Bounds, Workspaces
 from wtb.store.housekeeping.deletion import delete_sweep
 from wtb.store.housekeeping.files import mark, settle
 from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
+from wtb.store.read.costs import mean_seconds, measured_runs, recent_sweeps
 from wtb.store.read.queries import cell_counts, find_sweep
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
@@ -55,6 +59,16 @@ class Ended:
     reason: str | None = None
     limit: str | None = None
     stuck: int = 0
+
+
+def default_slots(database: Database, bound: Bound) -> int:
+    """Return how many node runs a sweep makes at a time on this machine, if its session allows so many."""
+    engine = DescribedEngine(bound.workflow, bound.described.description) if isinstance(bound, DescribedBound) else None
+
+    def seconds() -> Mapping[tuple[str, str], float]:
+        return mean_seconds(measured_runs(database, recent_sweeps(database, bound.workflow.name, 1)))
+
+    return slots_of(bound.spec.run, engine or engine_of(bound.workflow), bound.vary, seconds)
 
 
 class SweepRun:
@@ -101,14 +115,18 @@ class SweepRun:
         room = Room(disks(workspaces.root, workspaces.files.root), self.stop, self._is_full, self._has_room)
         self.context = SweepContext(database, row, bound, runner.id, self.progress, room, limits=limits)
         self.sweep = self.context.sweep
-        self.slots = take_slots(database, runner, row.session_id, run.concurrency, LEASE_S, alive=is_not_dead)
+        wanted = default_slots(database, bound)
+        self.slots = take_slots(database, runner, row.session_id, wanted, LEASE_S, alive=is_not_dead)
+        unshared = run.concurrency or SYNC_SLOTS
         if isinstance(bound, DescribedBound):
             code = bound.described
-            self.code = run_described(bound, code, self.workspaces, runner.id, self.slots, is_ready=False)
+            self.code = run_described(
+                bound, code, self.workspaces, runner.id, self.slots, is_ready=False, unshared=unshared
+            )
         elif bound.pool == "thread" or pdb:
             self.code = on_threads(bound, self.workspaces, self.caller)
         else:
-            self.code = in_processes(bound, self.workspaces, runner.id, self.slots)
+            self.code = in_processes(bound, self.workspaces, runner.id, self.slots, unshared=unshared)
         self.pool = LocalPool(self.slots, self._claim, self.stop)
         self.runner = self.context.runner(self.code, self.workspaces, self.pool, waits=self._waits_for_room)
         self.journal = self.runner.journal

@@ -1,17 +1,47 @@
-"""The local pool: the slots of this process, which take executions and jobs as they become free."""
+"""The local pool: the slots of this process, which take executions and jobs as they become free, and their number."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from wtb.config.run_options import ASYNC_SLOTS, SYNC_SLOTS, Run
 from wtb.core.stop import Stop
+from wtb.execution.engine.protocol import Engine
 from wtb.execution.execution import Execution
 
 T = TypeVar("T")
+
+
+def slots_of(
+    run: Run,
+    engine: Engine,
+    vary: Mapping[str, Sequence[str]],
+    seconds: Callable[[], Mapping[tuple[str, str], float]],
+) -> int:
+    """Return how many node runs a sweep makes at a time on one machine.
+
+    Args:
+        run: The options of the sweep, which may name a number.
+        engine: Knows which variants are async.
+        vary: Varied node -> names of its variants.
+        seconds: Returns the mean seconds of node runs by node and variant, as far as earlier sweeps measured them.
+
+    Returns:
+        The number of slots.
+    """
+    if run.concurrency is not None:
+        return run.concurrency
+    if any(engine.is_async(node, variant) for node, variants in vary.items() for variant in variants):
+        return ASYNC_SLOTS
+    nodes = engine.workflow.nodes
+    if not any(engine.is_async(name, variant) for name, node in nodes.items() for variant in node.variants):
+        return SYNC_SLOTS
+    known = {key: mean for key, mean in seconds().items() if key[0] in nodes and key[1] in nodes[key[0]].variants}
+    return ASYNC_SLOTS if known and engine.is_async(*max(known, key=known.__getitem__)) else SYNC_SLOTS
 
 
 class Job(Generic[T]):

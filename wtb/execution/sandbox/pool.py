@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -48,14 +50,23 @@ from wtb.execution.sandbox.shared.shared_process import AttemptLost, SharedProce
 from wtb.store.files.workspaces import Workspaces
 
 T = TypeVar("T")
+LEAST_ASYNC = 16  # async node runs that share a process before it is worth another one
+MOST_ASYNC = 128  # async node runs that may end with one process
 SUSPECTS = 8  # that run alone at a time: the guilty one is soon known, and a process for each would take much memory
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a process is shared: by so many runs at a time, of async nodes or of sync ones on threads."""
+    """How a process is shared: by at most so many runs at a time, of async nodes or of sync ones on threads.
+
+    Attributes:
+        places: The most runs at a time.
+        crowd: The runs at a time from which on another process is started.
+        is_async: Whether these are runs of async nodes.
+    """
 
     places: int
+    crowd: int
     is_async: bool
 
 
@@ -83,7 +94,7 @@ class InProcesses:
     """User code in node processes. The engine's own part of the work, which is no user code, stays here.
 
     workspaces: below whose root it works. owner: the runner whose processes they are. most: so many at a time. first: a
-    process that is ready.
+    process that is ready. unshared: so many that serve one node run at a time; without it, `most`.
     """
 
     def __init__(
@@ -94,6 +105,8 @@ class InProcesses:
         owner: str,
         most: int,
         first: NodeProcess | None = None,
+        *,
+        unshared: int | None = None,
     ) -> None:
         engine = self._engine = code.engine
         self._nodes = None if engine is None else frozenset(engine.workflow.nodes)
@@ -107,10 +120,10 @@ class InProcesses:
         self._provided = ProvidedFiles(workspaces.files)
         self._isolation = Isolation()
         self._suspects = threading.Semaphore(SUSPECTS)
-        self.pool = Pool(lambda: NodeProcess(setup), most, run.recycle.runs)
-        self._sharing = _sharing(engine, run)
+        self.pool = Pool(lambda: NodeProcess(setup), min(most, unshared or most), run.recycle.runs)
+        self._sharing = _sharing(engine, run, most)
         self._shared = {
-            shape: Pool(partial(self._start_shared, setup, shape), most, run.recycle.runs, shape.places)
+            shape: Pool(partial(self._start_shared, setup, shape), most, run.recycle.runs, shape.places, shape.crowd)
             for shape in set(self._sharing.values())
         }
         if first is not None:
@@ -483,7 +496,7 @@ def setup_of(recipe: str, code: CodeHead, run: Run, workspaces: Workspaces, owne
     return Setup(head, environment(run.env, owner), run.rlimits.model_dump(), Path.cwd(), workspaces)
 
 
-def _sharing(engine: Engine | None, run: Run) -> dict[tuple[str, str], Shape]:
+def _sharing(engine: Engine | None, run: Run, slots: int) -> dict[tuple[str, str], Shape]:
     """Return how (node, variant) share processes: those that do, and lose nothing if they start again."""
     if engine is None or any(tool.reverse is None for tool in engine.workflow.tools.values()):
         return {}
@@ -491,10 +504,21 @@ def _sharing(engine: Engine | None, run: Run) -> dict[tuple[str, str], Shape]:
     for name, node in engine.workflow.nodes.items():
         for variant in node.variants:
             is_async = engine.is_async(name, variant)
-            places = min(run.per_process if is_async else node.rules.threads, run.recycle.runs)
+            places, crowd = _places(run, slots) if is_async else (node.rules.threads,) * 2
+            places = min(places, run.recycle.runs)
             if places > 1 and not node.rules.durable:
-                shapes[name, variant] = Shape(places, is_async)
+                shapes[name, variant] = Shape(places, min(crowd, places), is_async)
     return shapes
+
+
+def _places(run: Run, slots: int) -> tuple[int, int]:
+    """Return how many async node runs share a process at most, and from how many on another one is started.
+
+    Each processor runs one event loop, since the code of clients takes milliseconds of a call.
+    """
+    if run.per_process is not None:
+        return run.per_process, run.per_process
+    return MOST_ASYNC, min(MOST_ASYNC, max(LEAST_ASYNC, math.ceil(slots / (os.cpu_count() or 1))))
 
 
 class _NotBegunError(Exception):

@@ -9,13 +9,25 @@ from wtb.core.scoring.unknown_costs import sentences
 from wtb.core.texts import plural
 from wtb.planning.estimate import Count, Estimate
 from wtb.store.database import Database
-from wtb.store.read.costs import MeasuredUsd, measured_usd, recent_sweeps, unknown_costs
+from wtb.store.read.costs import MeasuredRuns, measured_runs, recent_sweeps, unknown_costs
 
 _SWEEPS = 20  # the newest ones, from which prices are measured
 _NAMED = 3  # variants, of many that have not run
 
 
-def planned_price(database: Database | None, workflow: str, runs: Estimate, times: int) -> PlannedPrice:
+def measured_before(database: Database | None, workflow: str) -> list[MeasuredRuns] | None:
+    """Return what node runs of the newest sweeps of a workflow have cost and took; None if none has run."""
+    ids = [] if database is None else recent_sweeps(database, workflow, _SWEEPS)
+    return None if database is None or not ids else measured_runs(database, ids)
+
+
+def planned_price(
+    database: Database | None,
+    workflow: str,
+    runs: Estimate,
+    times: int,
+    earlier: Sequence[MeasuredRuns] | None,
+) -> PlannedPrice:
     """Estimate the price of a plan.
 
     Args:
@@ -23,16 +35,16 @@ def planned_price(database: Database | None, workflow: str, runs: Estimate, time
         workflow: The name of its workflow.
         runs: The node runs of one case and repeat.
         times: How many cases x repeats there are.
+        earlier: What `measured_before` returned.
 
     Returns:
         The price, without retries and evaluators, and what it is measured by; or why it is not known.
     """
-    ids = [] if database is None else recent_sweeps(database, workflow, _SWEEPS)
-    if database is None or not ids:
+    if database is None or earlier is None:
         return _unknown(f"no sweep of workflow {workflow!r} has run here")
     needed = {key: count for key, count in runs.by_variant.items() if count.high != 0}
-    measured: dict[tuple[str, str], list[MeasuredUsd]] = {}
-    for one in measured_usd(database, ids):
+    measured: dict[tuple[str, str], list[MeasuredRuns]] = {}
+    for one in earlier:
         measured.setdefault((one.node, one.variant), []).append(one)
     if lacking := [f"{node}={variant}" for node, variant in needed if (node, variant) not in measured]:
         return _unknown(f"{_some(lacking)} did not run in earlier sweeps of the workflow")
@@ -51,7 +63,7 @@ def planned_price(database: Database | None, workflow: str, runs: Estimate, time
     }
 
 
-def _price(count: Count, measured: Sequence[MeasuredUsd], times: int) -> tuple[float, float | None]:
+def _price(count: Count, measured: Sequence[MeasuredRuns], times: int) -> tuple[float, float | None]:
     mean = sum(one.usd for one in measured) / sum(one.node_runs for one in measured)
     if count.high is None:
         return count.low * times * mean, None if mean else 0.0

@@ -15,6 +15,7 @@ from typing import Final
 
 from wtb.analysis.statistics.intervals import t_quantile
 from wtb.core.documents.plan import EstimatedAmount, PilotDocument, PilotEstimate
+from wtb.execution.runtime.sweep_run import default_slots
 from wtb.planning.cases import CaseSource, case_row
 from wtb.planning.data.picking import Only
 from wtb.planning.prepare import Prepared
@@ -72,7 +73,8 @@ def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed
         "node_runs": _interval([case.node_runs for case in totals], times),
         "work_s": _interval([case.work_s for case in totals], times),
     }
-    slots = min(spec.run.concurrency, times * len(prepared.choices))
+    at_once = default_slots(database, prepared.bound)
+    slots = min(at_once, times * len(prepared.choices))
     return {
         "sweep": row.id,
         "status": row.status,
@@ -84,7 +86,7 @@ def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed
         "method": METHOD,
         "estimate": found,
         "wall_s": _interval([case.work_s for case in totals], times / slots),
-        "concurrency": spec.run.concurrency,
+        "concurrency": at_once,
     }
 
 

@@ -15,7 +15,8 @@ from wtb.display.matrix.sentences import next_step
 from wtb.display.text.plan import document
 from wtb.execution.runtime.sweep_run import Ended
 from wtb.operations.context import Context
-from wtb.operations.growth.measured_prices import planned_price
+from wtb.operations.growth.measured_prices import measured_before, planned_price
+from wtb.operations.growth.planned_time import narrow_places, planned_concurrency
 from wtb.operations.running.local import ShowProgress, run
 from wtb.operations.running.pilot import pilot_document, pilot_of
 from wtb.planning.estimate import estimate
@@ -75,15 +76,21 @@ def plan(
     planned = document(prepared, runs, margin_documents(prepared, database, None if ran is None else ran.sweep))
     if database is not None and (last := _last_sweep(database, prepared)) is not None:
         planned["last_sweep"] = last
+    name = prepared.bound.workflow.name
+    earlier = measured_before(database, name)
+    narrow: list[str] = []
+    if context.imports:  # else workers run it, whose slots decide
+        concurrency = planned["concurrency"] = planned_concurrency(prepared, runs, earlier)
+        narrow = narrow_places(database, prepared, runs, earlier, concurrency["at_once"])
     if ran is None:
         times = prepared.cases * prepared.bound.spec.repeats
-        planned["price"] = planned_price(database, prepared.bound.workflow.name, runs, times)
-        _warn(planned, prepared, [] if database is None else _last_unknown_costs(database, prepared))
+        planned["price"] = planned_price(database, name, runs, times, earlier)
+        _warn(planned, prepared, [] if database is None else _last_unknown_costs(database, prepared), narrow)
         return Planned(planned)
     counts = queries.cell_counts(context.database, ran.sweep.id)
     failed = sum(counts.get(status, 0) for status in ("failed", "set_aside", "cancelled"))
     planned["pilot"] = pilot_document(context.database, prepared, ran.sweep, failed)
-    _warn(planned, prepared, unknown_costs(context.database, ran.sweep.id))
+    _warn(planned, prepared, unknown_costs(context.database, ran.sweep.id), narrow)
     return Planned(planned, ran.ended)
 
 
@@ -105,11 +112,11 @@ def _last_sweep(database: Database, prepared: Prepared) -> LastSweepDocument | N
     }
 
 
-def _warn(planned: PlanDocument, prepared: Prepared, reasons: list[UnknownCost]) -> None:
-    """Add to a plan the costs that are not known, and that its dollar limit cannot be kept."""
+def _warn(planned: PlanDocument, prepared: Prepared, reasons: list[UnknownCost], narrow: list[str]) -> None:
+    """Add to a plan the costs that are not known, that its dollar limit cannot be kept, and limits of its speed."""
     planned["unknown_costs"] = reasons
     costs = cost_warnings(reasons, prepared.bound.spec.limits.usd, ended=False)
-    planned["warnings"] = [*unchecked_levels(prepared.bound), *costs]
+    planned["warnings"] = [*unchecked_levels(prepared.bound), *costs, *narrow]
 
 
 def _last_unknown_costs(database: Database, prepared: Prepared) -> list[UnknownCost]:

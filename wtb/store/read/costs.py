@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -324,14 +324,15 @@ def _sums(
     return [one for one in summed if one.figures["usd"] is not None]
 
 
-class MeasuredUsd(NamedTuple):
-    """What accepted node runs of a variant have cost in a sweep."""
+class MeasuredRuns(NamedTuple):
+    """What accepted node runs of a variant have cost in a sweep, and the seconds that they took, together."""
 
     sweep_id: str
     node: str
     variant: str
     node_runs: int
     usd: float
+    seconds: float
 
 
 def recent_sweeps(database: Database, workflow: str, limit: int) -> list[str]:
@@ -342,15 +343,27 @@ def recent_sweeps(database: Database, workflow: str, limit: int) -> list[str]:
     return [id for (id,) in database.tuples(query.order_by(sweeps.c.created_at.desc()).limit(limit))]
 
 
-def measured_usd(database: Database, sweep_ids: Sequence[str]) -> list[MeasuredUsd]:
-    """Return what the accepted node runs of sweeps have cost, by sweep, node and variant."""
+def measured_runs(database: Database, sweep_ids: Sequence[str]) -> list[MeasuredRuns]:
+    """Return what the accepted node runs of sweeps have cost and took, by sweep, node and variant."""
     by = node_runs.c.sweep_id, node_runs.c.node, node_runs.c.variant
     query = (
-        sa.select(*by, sa.func.count(), sa.func.sum(node_runs.c.usd))
+        sa.select(*by, sa.func.count(), sa.func.sum(node_runs.c.usd), sa.func.sum(node_runs.c.duration_s))
         .where(node_runs.c.sweep_id.in_(list(sweep_ids)), node_runs.c.status == "succeeded")
         .group_by(*by)
     )
-    return [MeasuredUsd(id, node, variant, int(n), float(usd)) for id, node, variant, n, usd in database.tuples(query)]
+    return [
+        MeasuredRuns(id, node, variant, int(count), float(usd), float(seconds))
+        for id, node, variant, count, usd, seconds in database.tuples(query)
+    ]
+
+
+def mean_seconds(measured: Iterable[MeasuredRuns]) -> dict[tuple[str, str], float]:
+    """Return the mean seconds of node runs by node and variant."""
+    sums: dict[tuple[str, str], tuple[int, float]] = {}
+    for row in measured:
+        count, seconds = sums.get((row.node, row.variant), (0, 0.0))
+        sums[row.node, row.variant] = count + row.node_runs, seconds + row.seconds
+    return {key: seconds / count for key, (count, seconds) in sums.items()}
 
 
 def mean_usd_by_node(database: Database, sweep_id: str, original_id: str | None = None) -> dict[str, float]:

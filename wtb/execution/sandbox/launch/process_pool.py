@@ -25,13 +25,15 @@ class Pool(Generic[P]):
         most: How many processes there may be at a time.
         runs: After how many requests a process is replaced.
         places: How many threads may use a process at a time.
+        crowd: How many threads use a process before another one is started; without it, as many as there are places.
     """
 
-    def __init__(self, start: Callable[[], P], most: int, runs: int, places: int = 1) -> None:
+    def __init__(self, start: Callable[[], P], most: int, runs: int, places: int = 1, crowd: int | None = None) -> None:
         self._start = start
         self._most = most
         self._runs = runs
         self._places_each = places
+        self._crowd = crowd or places
         self._at_once = max(1, os.cpu_count() or 1)  # that start: more would only make all of them late
         self._changed = threading.Condition()
         self._free: dict[P, None] = {}  # those that have a place left, in order of use
@@ -74,7 +76,7 @@ class Pool(Generic[P]):
     def start_for(self, users: int) -> None:
         """Start as many processes at once as so many threads will need, and may be started at a time."""
         with self._changed:
-            wanted = min(math.ceil(users / self._places_each), self._most, self._at_once)
+            wanted = min(math.ceil(users / self._crowd), self._most, self._at_once)
             for _ in range(wanted - self._count):
                 self._start_another()
 
@@ -90,16 +92,23 @@ class Pool(Generic[P]):
             try:
                 while True:
                     self.check()
-                    if self._free:
+                    if self._free and not self._is_crowded():
                         return self._take_place()
-                    if self._error is not None:
+                    if self._error is None:
+                        needed = math.ceil(self._waiting / self._crowd)
+                        if self._count < self._most and self._starting < min(self._at_once, needed):
+                            self._start_another()
+                    elif not self._free:
                         raise self._error
-                    needed = math.ceil(self._waiting / self._places_each)
-                    if self._count < self._most and self._starting < min(self._at_once, needed):
-                        self._start_another()
+                    if self._free:  # until another one is ready
+                        return self._take_place()
                     self._changed.wait()
             finally:
                 self._waiting -= 1
+
+    def _is_crowded(self) -> bool:
+        """Return whether each process with a place left has as many users as it should have."""
+        return self._crowd < self._places_each and all(self._users[process] >= self._crowd for process in self._free)
 
     def _take_place(self) -> P:
         """Take a place in the process that was used last, or in the one with the fewest users."""

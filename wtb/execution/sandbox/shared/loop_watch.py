@@ -17,6 +17,10 @@ from wtb.execution.sandbox.shared.shared_run import SharedRun, current_run, plac
 NOTED_S = 0.25  # that the event loop may be blocked until a timeout of another run is no fault of that run
 BLOCKED_S = 1.0  # that the event loop may be blocked until a warning names the run
 LOOK_S = 0.25  # between two looks at the event loop
+LATE_S = 0.02  # after which a look notes what the event loop is doing
+LAGGED_S = 0.05  # of lag on average until a warning names the node that takes most of the time
+WINDOW_S = 3.0  # that the average is over at least
+_LOOKS = 20  # that it is over at most
 _KEPT = 64  # blocks that are remembered
 
 
@@ -26,6 +30,39 @@ class Block:
 
     run: SharedRun | None
     ended: float | None = None
+
+
+class Lag:
+    """How late the event loop has been lately, and which nodes it was running then."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=_LOOKS)
+        self._nodes: deque[str] = deque(maxlen=_LOOKS)
+        self._warned: set[str] = set()
+
+    def note(self, seconds: float) -> None:
+        """Note how late the loop was at a look."""
+        self._seconds.append(seconds)
+
+    def note_run(self, run: SharedRun, where: str) -> None:
+        """Note what the loop is running while it is late. Warn of its node, once, if that is what the loop is late for.
+
+        The run still runs, so that its warning is heard.
+        """
+        self._nodes.append(run.node)
+        total, looks = sum(self._seconds), len(self._seconds)
+        if total + looks * LOOK_S < WINDOW_S or total < LAGGED_S * looks or run.node in self._warned:
+            return
+        mean = total / looks
+        if self._nodes.count(run.node) * 2 >= len(self._nodes):
+            self._warned.add(run.node)
+            run.warn(
+                f"node {run.node!r} holds up the event loop that it shares, at {where}: node runs wait "
+                f"{mean * 1000:.0f} ms for it on average, which counts as their latency. Do less in async nodes, or "
+                f"lower run.concurrency",
+                where,
+                lag_s=mean,
+            )
 
 
 class LoopWatch:
@@ -38,6 +75,8 @@ class LoopWatch:
         self._blocks: deque[Block] = deque(maxlen=_KEPT)
         self.wanted = threading.Event()
         self._thread_id = 0
+        self._turned_at = 0.0
+        self._lag = Lag()
         turned = threading.Event()
         loop.call_soon_threadsafe(self._turn, turned)
         turned.wait()
@@ -55,13 +94,23 @@ class LoopWatch:
         while True:
             self.wanted.wait()
             turned.clear()
+            asked_at = time.monotonic()
             self._loop.call_soon_threadsafe(self._turn, turned)
-            if not turned.wait(NOTED_S):
-                self._follow(turned)
+            if not turned.wait(LATE_S):
+                self._note_late()
+                if not turned.wait(NOTED_S - LATE_S):
+                    self._follow(turned)
+            self._lag.note(self._turned_at - asked_at)
             if self._is_idle():
                 self.wanted.clear()
             turned.clear()
             turned.wait(LOOK_S)
+
+    def _note_late(self) -> None:
+        """Note what the loop is doing, since it is late."""
+        frame = sys._current_frames().get(self._thread_id)
+        if (run := _run_of(frame)) is not None:
+            self._lag.note_run(run, place_of(frame))
 
     def _follow(self, turned: threading.Event) -> None:
         """Follow a block to its end, and report one that takes long."""
@@ -80,6 +129,7 @@ class LoopWatch:
 
     def _turn(self, turned: threading.Event) -> None:
         self._thread_id = threading.get_ident()
+        self._turned_at = time.monotonic()
         turned.set()
 
 

@@ -7,7 +7,7 @@ import io
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any
@@ -50,9 +50,9 @@ class SharedRun:
         self.has_cost = self.has_cost or what == "spent" or (what == "call" and data["model"] is not None)
         self._channel.send("report", [self.number, what, data])
 
-    def warn(self, message: str, place: str) -> None:
+    def warn(self, message: str, place: str, **figures: float) -> None:
         """Warn of what it does, as an event and in its output."""
-        data = {"level": "warning", "message": storable(message), "place": storable(place)}
+        data = {"level": "warning", "message": storable(message), "place": storable(place), **figures}
         self.report("event", ["node.log", time.time(), data])
         self.write("stderr", f"warning: {message}\n")
 
@@ -85,19 +85,25 @@ class SharedRun:
     def call(self, fn: Callable[..., Any], *args: Any, timeout: float | None, **kwargs: Any) -> Any:
         """Call a function, on the event loop if it is async. A coroutine is cancelled at its deadline."""
         if timeout is not None:
-            self._channel.send("phase", [self.number, COROUTINE if inspect.iscoroutinefunction(fn) else NODE])
+            self.enter_phase(COROUTINE if inspect.iscoroutinefunction(fn) else NODE)
         try:
             returned = fn(*args, **kwargs)
-            if not inspect.iscoroutine(returned):
-                return returned
-            call = self._loop.begin(returned, timeout, self)
-            self._calls.append(call)
-            if self.is_cancelled:
-                call.cancel()
-            return call.future.result()
+            return self.begin(returned, timeout).future.result() if inspect.iscoroutine(returned) else returned
         finally:
             if timeout is not None:
-                self._channel.send("phase", [self.number, FILES])
+                self.enter_phase(FILES)
+
+    def begin(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None) -> AsyncCall:
+        """Begin a coroutine on the event loop. It is cancelled at its deadline."""
+        call = self._loop.begin(coroutine, timeout, self)
+        self._calls.append(call)
+        if self.is_cancelled:
+            call.cancel()
+        return call
+
+    def enter_phase(self, phase: str) -> None:
+        """Have the clock of the runner count another phase of an attempt with a deadline."""
+        self._channel.send("phase", [self.number, phase])
 
     def has_intruded(self) -> bool:
         """Return whether it has cancelled a task of another run."""

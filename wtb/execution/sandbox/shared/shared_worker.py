@@ -1,4 +1,4 @@
-"""A node process that many node runs share: a thread for each of them, and one event loop for all that is async."""
+"""A node process that many node runs share: one event loop for those of async nodes, a thread for each other one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from wtb.authoring.code.event_loop import LoopThread
@@ -15,8 +16,9 @@ from wtb.authoring.context.attempt_record import OnEvent, Record
 from wtb.authoring.context.surroundings import AttemptWorkspace
 from wtb.core.failures import Failure
 from wtb.execution.engine.executor import Surroundings
-from wtb.execution.engine.protocol import Engine, begin, join
+from wtb.execution.engine.protocol import Awaited, Engine, Result, Task, begin, join
 from wtb.execution.sandbox import messages
+from wtb.execution.sandbox.deadlines import COROUTINE, FILES
 from wtb.execution.sandbox.framing import Channel, Frame
 from wtb.execution.sandbox.shared.global_functions import ask_for_directory
 from wtb.execution.sandbox.shared.loop_watch import LoopWatch
@@ -92,6 +94,7 @@ class SharedServer:
         self._runs: dict[int, SharedRun] = {}
         self._globals = SharedGlobals(self._engine.workflow)
         detach = (lambda: None) if is_async else self._directories.detach
+        self._is_async = is_async
         self._threads = ThreadPoolExecutor(places, "wtb-run", detach)
         loop.on_dead = _end_process
         executor = ContextThreads(thread_name_prefix="wtb-executor")
@@ -110,34 +113,82 @@ class SharedServer:
                 number, head = frame.head
                 run = self._runs[number] = SharedRun(self._channel, number, self._loop)
                 self._watch.wanted.set()
-                asked = Frame(frame.kind, head, frame.blobs)
-                self._threads.submit(copy_context().run, self._answer, run, asked)
+                self._take(run, Frame(frame.kind, head, frame.blobs))
         os._exit(0)  # without waiting for what still runs
 
-    def _answer(self, run: SharedRun, asked: Frame) -> None:
-        """Do what is asked for, and send what it came to."""
-        current_run.set(run)
-        try:
-            kind, head, verdict = self._done(run, asked)
-            run.flush()
-            self._runs.pop(run.number)
-            spent = self._is_spent() or self._directories.is_left() or self._globals.is_changed
-            self._channel.send(kind, [run.number, [spent, verdict.head()], head])
-        except BaseException as error:  # noqa: BLE001 - a fault of this process: nobody would answer
-            _end_process(error)
+    def _take(self, run: SharedRun, asked: Frame) -> None:
+        """Have the event loop, or a thread, do what is asked for."""
+        context = copy_context()
+        context.run(current_run.set, run)
+        if asked.kind == "run" and self._is_async:
+            begin = partial(_guarded, self._begin_attempt, run, asked, context)
+            self._loop.loop.call_soon_threadsafe(begin, context=context)
+        else:
+            self._threads.submit(context.run, _guarded, self._do, run, asked)
 
-    def _done(self, run: SharedRun, asked: Frame) -> tuple[str, Any, Verdict]:
-        """Begin, join a step, or make an attempt. Return kind and head of the answer, and whether it counts."""
+    def _do(self, run: SharedRun, asked: Frame) -> None:
+        """Begin, join a step, or make an attempt, on this thread."""
         if asked.kind == "begin":
-            return "joined", messages.joined(begin(self._engine, *messages.as_beginning(asked, self._params))), CLEAN
-        if asked.kind == "join":
-            return "joined", messages.joined(join(self._engine, *messages.as_step(asked, self._params))), CLEAN
+            joined = begin(self._engine, *messages.as_beginning(asked, self._params))
+        elif asked.kind == "join":
+            joined = join(self._engine, *messages.as_step(asked, self._params))
+        else:
+            self._make_attempt(run, self._task(run, asked))
+            return
+        self._send(run, "joined", messages.joined(joined), CLEAN)
+
+    def _task(self, run: SharedRun, asked: Frame) -> Task:
         task = messages.as_task(asked, self._params)
         run.node, run.variant = task.node, task.variant
         self._globals.begin(run)
-        result = self._engine.run(task, SharedSurroundings(run, self._process, self._directories))
+        return task
+
+    def _make_attempt(self, run: SharedRun, task: Task) -> None:
+        self._send_result(run, self._engine.run(task, self._surroundings(run)))
+
+    def _surroundings(self, run: SharedRun) -> SharedSurroundings:
+        return SharedSurroundings(run, self._process, self._directories)
+
+    def _begin_attempt(self, run: SharedRun, asked: Frame, context: Context) -> None:
+        """Begin an attempt whose coroutine the loop awaits, or give it to a thread. context: the present one."""
+        task = self._task(run, asked)
+        attempt = self._engine.awaited(task, self._surroundings(run))
+        if attempt is None:
+            self._threads.submit(copy_context().run, _guarded, self._make_attempt, run, task)
+            return
+        try:
+            call = attempt.begin()
+            if task.timeout is not None:
+                run.enter_phase(COROUTINE)
+            future = run.begin(call(), task.timeout).future
+        except BaseException as error:  # noqa: BLE001 - what user code raises before its first step, such as a full disk
+            future = Future()
+            future.set_exception(error)
+        future.add_done_callback(partial(self._await_ended, run, task, attempt, context))
+
+    def _await_ended(self, run: SharedRun, task: Task, attempt: Awaited, context: Context, future: Future[Any]) -> None:
+        """End an attempt whose coroutine has ended, on a thread if that may take a while."""
+        if task.timeout is not None:
+            run.enter_phase(FILES)
+        end = partial(context.run, _guarded, self._end_attempt, run, attempt, future)
+        if attempt.may_end_slowly:
+            self._threads.submit(end)
+        else:
+            _guarded(end)
+
+    def _end_attempt(self, run: SharedRun, attempt: Awaited, future: Future[Any]) -> None:
+        self._send_result(run, attempt.end(future.result))
+
+    def _send_result(self, run: SharedRun, result: Result) -> None:
         verdict = self._judge(run, result.failure)
-        return "result", messages.result(result), self._globals.end(run, verdict, result.record.usd)
+        self._send(run, "result", messages.result(result), self._globals.end(run, verdict, result.record.usd))
+
+    def _send(self, run: SharedRun, kind: str, head: Any, verdict: Verdict) -> None:
+        """Send what a run came to, and whether this process is spent."""
+        run.flush()
+        self._runs.pop(run.number)
+        spent = self._is_spent() or self._directories.is_left() or self._globals.is_changed
+        self._channel.send(kind, [run.number, [spent, verdict.head()], head])
 
     def _judge(self, run: SharedRun, failure: Failure | None) -> Verdict:
         """Find out whether an attempt came to what it came to because of a neighbour."""
@@ -163,3 +214,11 @@ def _end_process(error: BaseException) -> None:
     """End this process: it can answer nobody any more."""
     traceback.print_exception(error, file=sys.__stderr__)
     os._exit(70)
+
+
+def _guarded(work: Callable[..., object], *arguments: Any) -> None:
+    """Do a part of the work of this process. Its faults end the process: nobody would answer the runner."""
+    try:
+        work(*arguments)
+    except BaseException as error:  # noqa: BLE001
+        _end_process(error)

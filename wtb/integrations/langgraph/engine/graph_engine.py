@@ -22,7 +22,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Interrupt, Send
 
-from wtb.authoring.context.node_context import Context, surrounding
+from wtb.authoring.context.node_context import Context
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.edges import END
 from wtb.authoring.graph import Decision, Tried
@@ -92,6 +92,9 @@ class GraphEngine:
 
         return attempted(self, task, surroundings, {}, perform, is_final)
 
+    def awaited(self, task: Task, surroundings: Surroundings) -> None:
+        """Return None: LangGraph's runner occupies a thread."""
+
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined:
         """Join a step. Raises StateError where a value cannot be stored, RoutingError where it goes on for too long."""
         ran = [task.node for task in position.tasks]
@@ -125,42 +128,39 @@ class GraphEngine:
         assert context.questioner is not None, "an attempt can ask"
         interrupts = Interrupts(context.questioner, task.asked)
         awaited = False
-        with surrounding(context):
-            while True:  # again with each further answer, on a fresh copy of the state
-                interrupts.restart()
-                known = Known()
-                top, frame, branch = self._to_run(task, known)
-                stepper = self._stepper(top.graph, task.state, task.root, listener, task.failed)
-                prepared = stepper.prepare(top, frame, branch, nodes, interrupts)
-                running = Running(frame, prepared, nodes, stepper.runtime.store, listener)
-                awaited = awaited or is_async(prepared.proc)
-                call = running.arun if awaited else running.run
-                cached = node_cache.Cached.of(node, frame.graph, task, prepared.input)
-                try:
-                    found = cached.found() if cached is not None else None
-                    writes, changes = found or (surroundings.call(call, timeout=task.timeout), {})
-                except GraphInterrupt as interrupted:
-                    interrupts.ask(_only_interrupt(who, interrupted).value)
-                    continue
-                except NotImplementedError:  # such as a tool says that is only async, in a node that is both
-                    if awaited or not may_be_awaited(nodes[branch.node].bound):
-                        raise
-                    awaited = True
-                    continue
-                except ParentCommand as raised:
-                    return {
-                        COMMAND: command_value(who, raised.args[0]),
-                        **memory_store.changes_of(stepper.runtime.store),
-                    }
-                if found is None:
-                    writes = [
-                        (channel, with_message_ids(frame.channels.get(channel), value)) for channel, value in writes
-                    ]
-                    changes = memory_store.changes_of(stepper.runtime.store)
-                    if cached is not None and running.handler is None:
-                        cached.keep(writes, changes)
-                writes = [*writes, *changed_in_place(frame, known)]
-                return {**write_values(frame.graph, who, writes), **changes}
+        while True:  # again with each further answer, on a fresh copy of the state
+            interrupts.restart()
+            known = Known()
+            top, frame, branch = self._to_run(task, known)
+            stepper = self._stepper(top.graph, task.state, task.root, listener, task.failed)
+            prepared = stepper.prepare(top, frame, branch, nodes, interrupts)
+            running = Running(frame, prepared, nodes, stepper.runtime.store, listener)
+            awaited = awaited or is_async(prepared.proc)
+            call = running.arun if awaited else running.run
+            cached = node_cache.Cached.of(node, frame.graph, task, prepared.input)
+            try:
+                found = cached.found() if cached is not None else None
+                writes, changes = found or (surroundings.call(call, timeout=task.timeout), {})
+            except GraphInterrupt as interrupted:
+                interrupts.ask(_only_interrupt(who, interrupted).value)
+                continue
+            except NotImplementedError:  # such as a tool says that is only async, in a node that is both
+                if awaited or not may_be_awaited(nodes[branch.node].bound):
+                    raise
+                awaited = True
+                continue
+            except ParentCommand as raised:
+                return {
+                    COMMAND: command_value(who, raised.args[0]),
+                    **memory_store.changes_of(stepper.runtime.store),
+                }
+            if found is None:
+                writes = [(channel, with_message_ids(frame.channels.get(channel), value)) for channel, value in writes]
+                changes = memory_store.changes_of(stepper.runtime.store)
+                if cached is not None and running.handler is None:
+                    cached.keep(writes, changes)
+            writes = [*writes, *changed_in_place(frame, known)]
+            return {**write_values(frame.graph, who, writes), **changes}
 
     def _to_run(self, task: Task, known: Known) -> tuple[Frame, Frame, Branch]:
         """The outermost frame, and the one that a task is in, with the task."""

@@ -1,0 +1,89 @@
+"""How many node runs a plan makes at a time, the time that this implies, and the limits that allow fewer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.project import Project
+
+FLOW = """
+import asyncio
+from wtb import END, Workflow
+
+wf = Workflow("paced")
+
+
+@wf.node(RULES)
+KIND find(state, *, k: int = 1):
+    return {"found": k}
+
+
+@wf.node
+async def answer(state):
+    await asyncio.sleep(0.2)
+    return {"y": 1}
+
+
+wf.entry(find)
+wf.edge(find, answer)
+wf.edge(answer, END)
+"""
+SWEEP = """
+sweep: paced
+workflow: flow:wf
+cases: [{id: a, input: {x: 1}}, {id: b, input: {x: 2}}]
+vary: {find: {k: [1, 2]}}
+"""
+
+
+def write(project: Project, kind: str, rules: str = "", more: str = "") -> None:
+    project.write({"flow.py": FLOW.replace("KIND", kind).replace("RULES", rules), "paced.yaml": SWEEP + more})
+
+
+def plan(project: Project) -> Any:
+    return project.inside("plan", "paced.yaml", "--format", "json", check=0).json
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "concurrency"),
+    [
+        ("async def", "", {"at_once": 64, "is_default": True}),
+        ("def", "", {"at_once": 8, "is_default": True}),
+        ("async def", "run: {concurrency: 5}", {"at_once": 5, "is_default": False}),
+    ],
+)
+def test_a_sweep_of_async_nodes_makes_more_node_runs_at_a_time(
+    project: Project, kind: str, more: str, concurrency: dict[str, Any]
+) -> None:
+    write(project, kind, more=more)
+    assert plan(project)["concurrency"] == concurrency
+
+
+def test_the_slowest_node_decides_once_it_is_measured(project: Project) -> None:
+    write(project, "def")
+    project.inside("run", "paced.yaml", "--quiet", check=0)
+    planned = plan(project)
+    low, high = planned["concurrency"].pop("seconds")
+    assert planned["concurrency"] == {"at_once": 64, "is_default": True}
+    assert 4 * 0.2 / 64 <= low == high < 0.2  # four runs of `answer` that wait, and of `find` that do not
+    text = " ".join(project.inside("plan", "paced.yaml", check=0).stdout.split())
+    assert "at a time (default of async nodes), so that nodes take about" in text
+
+
+def test_a_plan_warns_of_limits_that_allow_fewer_node_runs(project: Project) -> None:
+    write(project, "async def", rules="limit=3, rate=2")
+    project.inside("run", "paced.yaml", "--limit", "1", "--quiet", check=0)
+    project.inside("session", "change", "default", "--concurrency", "16", check=0)
+    assert plan(project)["warnings"] == [
+        "node 'find' has `limit` 3, lower than the concurrency of 64",
+        "node 'find' has `rate` 2: 4 node runs take 2.00 s or longer, whatever the concurrency is",
+        "the session has a quota of 16 node runs at a time, lower than the concurrency of 64",
+    ]
+
+
+def test_a_plan_without_history_counts_node_runs_in_a_row(project: Project) -> None:
+    write(project, "async def", more="run: {concurrency: 3}")
+    text = " ".join(project.inside("plan", "paced.yaml", check=0).stdout.split())
+    assert "Concurrency: 3 node runs at a time, so that they take as long as 3 in a row." in text
