@@ -15,6 +15,7 @@ from wtb.config.garbage import start_collecting
 BENCHMARKS = {
     "start": "embedded.start",
     "tiny": "embedded.tiny",
+    "rows": "embedded.row_versions",
     "guards": "embedded.guards",
     "processes": "embedded.processes",
     "sleepy": "embedded.sleepy",
