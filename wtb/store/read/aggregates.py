@@ -18,6 +18,7 @@ from wtb.core.providers.faults import LOST_TO
 from wtb.core.scoring.failure_scores import ENDS
 from wtb.core.status import FINAL_CELLS
 from wtb.core.tree.stored_spec import recorded_tools
+from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.database import Database
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import (
@@ -94,11 +95,11 @@ _TOTALS = (
     .group_by(_OF_CELLS, node_runs.c.node, node_runs.c.variant)
     .order_by(sa.func.min(node_runs.c.started_at))
 )
-_FIGURES = (attempts.c.usd, attempts.c.tokens_in, attempts.c.tokens_out, attempts.c.usd * node_runs.c.cells)
+_FIGURES = [attempt_column(name) for name in ("usd", "tokens_in", "tokens_out")]
 _SPENT = (
-    sa.select(_OF_CELLS, *map(sa.func.sum, _FIGURES))
-    .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
-    .where(~took_one_attempt)
+    sa.select(_OF_CELLS, *map(sa.func.sum, (*_FIGURES, _FIGURES[0] * node_runs.c.cells)))
+    .select_from(node_runs_with_attempts)
+    .where(~took_one_attempt, is_attempt)
     .group_by(_OF_CELLS)
 )
 

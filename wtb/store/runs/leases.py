@@ -20,6 +20,7 @@ from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.process_identity import ProcessIdentity, may_live
 from wtb.store.rows.executions import ExecutionRow, OfExecution
 from wtb.store.rows.sweeps import OwnerRow, RunnerRow, SweepRow
+from wtb.store.runs.node_progress import record_first_attempts
 from wtb.store.tables.schema import (
     cells,
     executions,
@@ -147,8 +148,9 @@ def move_cells(connection: sa.Connection, execution: OfExecution, status: str, *
 
 def stop_nodes(connection: sa.Connection, ids: Sequence[str]) -> None:
     """End the running node runs of these executions: no runner is in them any more."""
-    running = (node_runs.c.execution_id.in_(list(ids)), node_runs.c.status == "running")
-    connection.execute(node_runs.update().where(*running).values(status="failed"))
+    running = sa.and_(node_runs.c.execution_id.in_(list(ids)), node_runs.c.status == "running")
+    record_first_attempts(connection, running)
+    connection.execute(node_runs.update().where(running).values(status="failed"))
 
 
 def renew(database: Database, runner_id: str, lease_s: float) -> None:

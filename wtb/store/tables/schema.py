@@ -37,6 +37,7 @@ from wtb.store.tables.executions import executions as executions
 from wtb.store.tables.executions import files as files
 from wtb.store.tables.executions import is_pending as is_pending
 from wtb.store.tables.executions import is_running as is_running
+from wtb.store.tables.executions import node_run_columns as node_run_columns
 from wtb.store.tables.executions import node_runs as node_runs
 from wtb.store.tables.executions import took_one_attempt as took_one_attempt
 from wtb.store.tables.executions import values as values
@@ -74,4 +75,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1051"
+REVISION = "1053"
