@@ -870,7 +870,7 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
     )
     server = Server(project)
     with project.start("run", "sweep.yaml", "--quiet") as running:
-        project.until(lambda: project.query("SELECT 1 FROM cells WHERE status = 'running'"), "it runs")
+        project.until(lambda: project.query("SELECT 1 FROM executions WHERE status = 'running'"), "it runs")
         server.start()
         site = Site(server, browser)
         page = site.open("/sweeps/sweep")

@@ -13,6 +13,7 @@ from wtb.core.status import OPEN_SWEEPS
 from wtb.store.access.scope import in_scope
 from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.bulk import fetch_records
+from wtb.store.cell_status import running_cells, with_running
 from wtb.store.database import Database
 from wtb.store.log import LogPosition
 from wtb.store.runs.queue import is_open
@@ -107,6 +108,9 @@ def count(database: Database, sweep_ids: Collection[str]) -> dict[str, Counts]:
         Id -> counts, for each of them.
     """
     by_cell = _by_status(database, sa.select(cells.c.sweep_id, cells.c.status, sa.func.count()), cells, sweep_ids)
+    with database.read() as connection:
+        for id, running in running_cells(connection, [id for id in sweep_ids if by_cell[id].get("pending")]).items():
+            by_cell[id] = with_running(by_cell[id], sum(running.values()))
     by_run = _by_status(
         database, sa.select(node_runs.c.sweep_id, node_runs.c.status, sa.func.count()), node_runs, sweep_ids
     )

@@ -31,6 +31,7 @@ from wtb.core.values import Value
 from wtb.store.access.scope import in_scope
 from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts, of_node_run
 from wtb.store.bulk import among, equal, fetch_among, fetch_record, fetch_records
+from wtb.store.cell_status import cell_columns, cell_status, cells_and_running
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, log_rows
 from wtb.store.read import tallies
@@ -426,8 +427,9 @@ def cell_rows(
     limit: int | None = None,
 ) -> Iterator[ListedCell]:
     """Cells in the order of case, repeat and combination, each with its case's id and its head."""
-    query = (
-        sa.select(cells, cases.c.id.label("case"), executions.c.head_id)
+    query: sa.Select[*tuple[Any, ...]] = (
+        sa.select(*cell_columns, cases.c.id.label("case"), executions.c.head_id)
+        .select_from(cells_and_running)
         .join(cases, sa.and_(cases.c.sweep_id == cells.c.sweep_id, cases.c.number == cells.c.case_number))
         .outerjoin(executions, executions.c.id == cells.c.execution_id)
         .where(cells.c.sweep_id == sweep_id)
@@ -435,7 +437,7 @@ def cell_rows(
         .limit(limit)
     )
     if statuses:
-        query = query.where(cells.c.status.in_(list(statuses)))
+        query = query.where(cell_status.in_(list(statuses)))
     query = query if case is None else query.where(is_case(case))
     with database.read() as connection:
         for row in connection.execute(query.execution_options(yield_per=2000)):

@@ -111,11 +111,9 @@ def claim_rows(
         .returning(executions)
     )
     claimed = fetch_records(connection, ExecutionRow, query)
-    if ids := [row.id for row in claimed]:
+    if ids := [row.id for row in claimed if row.head_id is not None]:  # others have not begun to wait
         connection.execute(
-            cells.update()
-            .where(cells.c.execution_id.in_(ids), cells.c.status.in_(sources(CELL, "running")))
-            .values(status="running")
+            cells.update().where(cells.c.execution_id.in_(ids), cells.c.status == "waiting").values(status="pending")
         )
     return sorted(claimed, key=lambda row: row.id)
 
@@ -222,18 +220,6 @@ def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]
             connection.execute(
                 releasing().where(executions.c.id.in_(part), executions.c.status.in_(sources(EXECUTION, "pending")))
             )
-            connection.execute(
-                cells.update()
-                .where(cells.c.execution_id.in_(part), cells.c.status == "running")
-                .values(status="pending")
-            )
-        # Cells name their root until they have an outcome, so those of its forks are found only by the sweep.
-        busy = sa.exists().where(executions.c.sweep_id == sweep_id, is_running)
-        connection.execute(
-            cells.update()
-            .where(cells.c.sweep_id == sweep_id, cells.c.status == "running", ~busy)
-            .values(status="pending")
-        )
         forget_reservations_of_lost(connection, runner_ids)
     return len(ids)
 

@@ -15,7 +15,7 @@ cells = sa.Table(
     sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),  # pending while it runs: see `wtb/store/cell_status.py`
     sa.Column("execution_id", Id, index=True, comment="whose outcome it has, or the one that holds it"),
     sa.Column("elapsed_s", sa.Double, comment="as if alone: accepted attempts, the longest of a parallel step"),
     sa.Column("usd", sa.Double),
@@ -26,7 +26,7 @@ cells = sa.Table(
     sa.Column("edited", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("finished_at", Seconds),
     one_of("status", CELL),
-    postgresql_with={"fillfactor": 50},  # each row is updated twice: on its own page that spares the indexes
+    postgresql_with={"fillfactor": 50},  # each row is updated once: on its own page that spares the indexes
 )
 
 scores = sa.Table(

@@ -1,4 +1,4 @@
-"""Migration 1053: node runs that succeeded at their first attempt have no row in `attempts`, but its figures."""
+"""Migration 1053: first attempts are described by their node runs, and cells that run are pending in their rows."""
 
 from __future__ import annotations
 
@@ -25,3 +25,4 @@ def upgrade() -> None:
     )
     op.execute(f"UPDATE node_runs SET {moved} WHERE status = 'succeeded' AND attempts = 1")
     op.execute("DELETE FROM attempts WHERE node_run_id IN (SELECT id FROM node_runs WHERE begun_at IS NOT NULL)")
+    op.execute("UPDATE cells SET status = 'pending' WHERE status = 'running'")
