@@ -46,7 +46,7 @@ executions = sa.Table(
     sa.Index("ix_executions_open", "sweep_id", "status", "id", **where(_IS_OPEN)),
     sa.Index("ix_executions_ended", "sweep_id", "ended_transaction", "ended_event"),
     sa.Index("ix_executions_begun", "sweep_id", "id", **where("status = 'pending' AND head_id IS NOT NULL")),
-    sa.Index("ix_executions_owner_id", "owner_id"),
+    sa.Index("ix_executions_owner_id", "owner_id", **where("owner_id IS NOT NULL")),
     sa.Index("ix_executions_parent_id", "parent_id"),
     sa.Index("ix_executions_lease_until", "lease_until", **where("status = 'running'")),
     sa.Index("ix_executions_deferred", "sweep_id", **where("deferred IS NOT NULL")),

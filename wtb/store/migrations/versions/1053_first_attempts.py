@@ -26,3 +26,6 @@ def upgrade() -> None:
     op.execute(f"UPDATE node_runs SET {moved} WHERE status = 'succeeded' AND attempts = 1")
     op.execute("DELETE FROM attempts WHERE node_run_id IN (SELECT id FROM node_runs WHERE begun_at IS NOT NULL)")
     op.execute("UPDATE cells SET status = 'pending' WHERE status = 'running'")
+    owned = sa.text("owner_id IS NOT NULL")
+    op.drop_index("ix_executions_owner_id", "executions")
+    op.create_index("ix_executions_owner_id", "executions", ["owner_id"], postgresql_where=owned, sqlite_where=owned)
