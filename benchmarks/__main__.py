@@ -16,6 +16,7 @@ BENCHMARKS = {
     "start": "embedded.start",
     "reading": "embedded.reading",
     "tiny": "embedded.tiny",
+    "rows": "embedded.row_versions",
     "guards": "embedded.guards",
     "processes": "embedded.processes",
     "sleepy": "embedded.sleepy",

@@ -24,7 +24,7 @@ from benchmarks.harness.workers import ROOT, empty_stack
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.runs.workers import worker_rows
-from wtb.store.tables.schema import attempts
+from wtb.store.tables.schema import node_runs
 
 WTB = [sys.executable, "-m", "wtb"]
 IMPORT = "import importlib, json, sys\nfor name in json.load(open(sys.argv[1])): importlib.import_module(name)"
@@ -92,7 +92,7 @@ def _worker_s(environment: Environment) -> float:
 
 def _first_attempt(database: Database) -> float:
     """When the first node of a database with one sweep began to run."""
-    ((started_at,),) = database.tuples(sa.select(sa.func.min(attempts.c.started_at)))
+    ((started_at,),) = database.tuples(sa.select(sa.func.min(node_runs.c.begun_at)))
     return float(started_at)
 
 

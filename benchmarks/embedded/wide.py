@@ -29,7 +29,7 @@ from benchmarks.harness.workers import ROOT
 from benchmarks.peers import promptfoo_eval
 from benchmarks.workloads.waiting import CASES, IDEAL_S, WIDTH, bare
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, sweeps
+from wtb.store.tables.schema import node_runs, sweeps
 
 LOOK_S = 0.25  # between two looks at the memory
 
@@ -147,7 +147,9 @@ def _run_s(folder: Path) -> float:
     """Seconds from the first start of a node to the end of the sweep. Raises RuntimeError unless all have run."""
     database = Database(f"sqlite:///{folder / '.wtb' / 'wtb.db'}")
     with database.read() as connection:
-        first, count = connection.execute(sa.select(sa.func.min(attempts.c.started_at), sa.func.count())).one()
+        first, count = connection.execute(
+            sa.select(sa.func.min(node_runs.c.begun_at), sa.func.count(node_runs.c.begun_at))
+        ).one()
         finished = connection.execute(sa.select(sweeps.c.finished_at)).scalar_one()
     database.close()
     if count != CASES:

@@ -13,7 +13,7 @@ from wtb.core.ids import new_id
 from wtb.core.serialization.codec import digest, encode
 from wtb.store.bulk import fetch_rows, insert_rows, insert_values
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, cells, checkpoints, executions, node_runs
+from wtb.store.tables.schema import cells, checkpoints, executions, node_runs
 
 
 def swept(database: Database, files: Path, combinations: int = 1) -> list[str]:
@@ -33,21 +33,18 @@ def lengthen(database: Database, execution: str, steps: int) -> None:
         (head,) = fetch_rows(connection, sa.select(checkpoints).where(checkpoints.c.id == head_id))
         ((node, variant, last),) = head["writers"]
         (run,) = fetch_rows(connection, sa.select(node_runs).where(node_runs.c.id == last))
-        (tried,) = fetch_rows(connection, sa.select(attempts).where(attempts.c.node_run_id == last))
-        made: dict[str, list[dict[str, Any]]] = {"checkpoints": [], "runs": [], "attempts": []}
+        made: dict[str, list[dict[str, Any]]] = {"checkpoints": [], "runs": []}
         for step in range(head["position"]["step"] + 1, head["position"]["step"] + 1 + steps):
             parent, began = head["id"], run["started_at"] + step
             ran = {"id": new_id(), "checkpoint_id": parent, "visit": step, "started_at": began, "ended_at": began + 1}
-            made["runs"].append({**run, **ran, "started_event": step, "ended_event": step})
-            written = {"node_run_id": ran["id"], "started_at": began, "duration_s": 1.0, "stdout": f"line {step}\n"}
-            made["attempts"].append({**tried, **written})
+            attempt = {"begun_at": began, "duration_s": 1.0, "stdout": f"line {step}\n"}
+            made["runs"].append({**run, **ran, **attempt, "started_event": step, "ended_event": step})
             position = {**head["position"], "step": step}
             head = {**head, "id": new_id(), "parent_id": parent, "position": position}
             head["writers"] = [[node, variant, ran["id"]]]
             made["checkpoints"].append(head)
         insert_rows(connection, checkpoints, made["checkpoints"])
         insert_rows(connection, node_runs, made["runs"])
-        insert_rows(connection, attempts, made["attempts"])
         _move(connection, execution, head["id"])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import attempts
 from tests.support.bench import CASES
 from wtb import Context, evaluator
 from wtb.analysis.failure_causes import may_help
@@ -27,7 +28,7 @@ from wtb.display.views.sweeps import status_document
 from wtb.store.control.rescore import scored_executions, write_scores
 from wtb.store.read.aggregates import node_run_totals
 from wtb.store.read.queries import usd_spent
-from wtb.store.tables.schema import attempts, node_runs
+from wtb.store.tables.schema import node_runs
 
 Make = Callable[..., Any]
 Given = dict[str, Any]

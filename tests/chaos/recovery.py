@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.project import Project
 
-ACCEPTED = "SELECT count(*) FROM attempts WHERE status = 'succeeded'"
+ACCEPTED = f"SELECT count(*) FROM {ATTEMPTS} WHERE status = 'succeeded'"
 
 TAKEN_UP = "work of a killed worker: until another worker has it"
 FREED = "work of a killed worker: until it is free to be taken"

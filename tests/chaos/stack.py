@@ -20,6 +20,7 @@ from tests.chaos.drawn.source import set_pace
 from tests.chaos.figures import Figures, figures
 from tests.chaos.plan import SETTINGS, Plan
 from tests.chaos.recovery import Recovery
+from tests.support.attempts import ATTEMPTS
 from tests.support.invariants import directories_left, lives
 from tests.support.project import Project, Running
 from wtb.config.stack_file import Stack, find_stack
@@ -147,7 +148,7 @@ class StackStorm:
         self._until(enough, "work")
 
     def _accepted(self) -> int:
-        return int(self._read.query("SELECT count(*) FROM attempts WHERE status = 'succeeded'")[0][0])
+        return int(self._read.query(f"SELECT count(*) FROM {ATTEMPTS} WHERE status = 'succeeded'")[0][0])
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         ends = time.monotonic() + PATIENCE_S

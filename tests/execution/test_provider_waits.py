@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support import model_provider as provider_of
+from tests.support.attempts import attempts
 from tests.support.bench import Bench
 from tests.support.model_provider import Fault, ModelProvider, answer_to, limited, model_provider
 from wtb import END, Workflow
@@ -21,7 +22,7 @@ from wtb.core.providers import faults
 from wtb.display.matrix import csv, table
 from wtb.integrations.models import record_calls
 from wtb.store.runs.retry import retry
-from wtb.store.tables.schema import attempts, node_runs
+from wtb.store.tables.schema import node_runs
 
 Make = Callable[..., Bench]
 CASES = [

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.bench import Bench
 from tests.support.project import Project
 from wtb import END, Workflow
@@ -178,7 +179,7 @@ redact: {patterns: {mail: '\\b\\w+@example\\.org\\b'}}
 def test_what_node_processes_print_and_write_is_redacted(project: Project) -> None:
     project.write({"flow.py": FLOW, "mail.sweep.yaml": SWEEP})
     project.inside("run", "mail.sweep.yaml", "--quiet", check=0)
-    assert project.query("SELECT stdout FROM attempts") == [("printed [redacted:mail]\n",)]
+    assert project.query(f"SELECT stdout FROM {ATTEMPTS}") == [("printed [redacted:mail]\n",)]
     (state,) = project.inside("show", "mail", "--cells", "--format", "json", check=0).json["cells"]
     stored = b"".join(path.read_bytes() for path in project.file.parent.rglob("*") if path.is_file())
     assert SECRET.encode() not in stored

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory
 from tests.support.flows import PATIENCE_S, Flows, alive, failures, said, states, until
 from wtb.analysis.matrix.build import build
@@ -38,7 +39,7 @@ from wtb.execution.sandbox.shared.isolation import GUILTY_RUNS, Isolation, RunKe
 from wtb.execution.sandbox.shared.loop_watch import Lag
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read.costs import Which
-from wtb.store.tables.schema import attempts, executions, node_runs
+from wtb.store.tables.schema import executions, node_runs
 
 MANY = 64
 WIDE: dict[str, Any] = {"cases": MANY, "run": {"concurrency": MANY, "per_process": MANY}}

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory
 from tests.support.flows import PATIENCE_S, Flows, failures, states, tried, until
 from wtb.authoring.code.fingerprint import fingerprints
@@ -36,7 +37,7 @@ from wtb.execution.sandbox.output import Output
 from wtb.execution.sandbox.pool import InProcesses, UserCode
 from wtb.execution.sandbox.quick_nodes import KNOWN, QUICK_S, TOGETHER_S, QuickNodes
 from wtb.store.files.locations import workspaces_of
-from wtb.store.tables.schema import attempts, node_runs
+from wtb.store.tables.schema import node_runs
 
 VARIANTS = 4
 VARIED = f"""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import attempts
 from wtb.authoring.edges import END
 from wtb.authoring.nodes import Node
 from wtb.authoring.workflow import Workflow
@@ -20,7 +21,7 @@ from wtb.core.errors import FinalError
 from wtb.store.database import Database
 from wtb.store.limits import node_limits
 from wtb.store.read import details, queries
-from wtb.store.tables.schema import attempts, calls, checkpoints, decisions, events, limited_nodes, values
+from wtb.store.tables.schema import calls, checkpoints, decisions, events, limited_nodes, values
 
 Make = Callable[..., Any]
 FINISHED = {"succeeded", "failed"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import attempts
 from tests.support.bench import Bench
 from wtb import END, InputError, Workflow
 from wtb.core.errors import ConflictError, Rejected, WTBError
@@ -23,7 +24,6 @@ from wtb.store.read import queries
 from wtb.store.rows.control import ListedQuestion
 from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import approvals as approvals_table
-from wtb.store.tables.schema import attempts
 
 Make = Callable[..., Bench]
 

@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.operations.test_traces import branching
+from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory, make_bench
 from tests.support.receiver import Receiver, attributes, receiving
 from wtb.core.errors import InputError
@@ -25,7 +26,7 @@ from wtb.operations.telemetry.collector import Collector, url_of
 from wtb.operations.telemetry.continuous import TraceExports
 from wtb.operations.telemetry.settings import TelemetrySettings, parse_headers, read_telemetry
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, exporters, exports, sweeps
+from wtb.store.tables.schema import exporters, exports, sweeps
 from wtb.store.telemetry import positions
 
 

@@ -17,13 +17,13 @@ import pytest
 import sqlalchemy as sa
 
 from tests.operations.test_traces import branching
+from tests.support.attempts import attempts
 from tests.support.bench import in_memory, make_bench
 from tests.support.project import Project
 from wtb.hosting.servers.processes import free_port
 from wtb.operations.context import Context
 from wtb.operations.telemetry.collector import SpansRefused
 from wtb.operations.telemetry.export import export_traces
-from wtb.store.tables.schema import attempts
 
 pytestmark = pytest.mark.slow
 PHOENIX = Path(__file__).parents[2] / ".venv" / "phoenix" / "bin" / "phoenix"

@@ -34,6 +34,7 @@ from wtb.store.housekeeping.sizes import stored_amounts
 from wtb.store.log import take_positions
 from wtb.store.read.queries import find_execution
 from wtb.store.rows.executions import ExecutionRow
+from wtb.store.runs.records import FIRST_HAS_ROW
 from wtb.store.tables.schema import (
     attempts,
     calls,
@@ -137,9 +138,7 @@ class World:
                 about |= {"node": "n", "variant": "v", "visit": 0, "status": "succeeded", "attempts": 1, "cells": 1}
                 about |= {"fingerprint": "f", "writes": self.store_values(f"{id} write"), "started_at": at}
                 spent = {"duration_s": 1.0, "usd": 0.5, "tokens_in": 2, "tokens_out": 1}
-                self.insert(node_runs, id=run, **about, **spent)
-                tried = {"number": 1, "status": "succeeded", "started_at": at, "fingerprint": "f"}
-                self.insert(attempts, node_run_id=run, **tried, **spent, stdout=f"out {id}")
+                self.insert(node_runs, id=run, **about, **spent, begun_at=at, stdout=f"out {id}")
                 self.insert(
                     calls, id=f"call-{id}", node_run_id=run, attempt=1, tokens_in=0, tokens_out=0, usd=0.0, at=at
                 )
@@ -225,7 +224,6 @@ def test_checkpoints_on_no_line_of_a_head_go_with_all_that_hangs_on_them(world: 
     assert world.ids(checkpoints) == {"root", "a", "b"}
     # The node run that led to x started from a checkpoint that stays, and so does it: it has its identity there.
     assert world.ids(node_runs) == {"run-a", "run-b", "run-x"}
-    assert {row["node_run_id"] for row in world.rows(attempts)} == {"run-a", "run-b", "run-x"}
     assert world.ids(calls) == {"call-a", "call-b", "call-x"}
     assert {row["checkpoint_id"] for row in world.rows(decisions)} == {"root", "a", "b"}
 
@@ -346,9 +344,20 @@ def test_old_outputs_go_and_the_attempts_stay(world: World) -> None:
     world.execution("e", "s", "b")
     world.line("s", "e", "root", "a", days=40)
     world.line("s", "e", "b", after="a", days=1)
+    world.line("s", "e", "c", after="b", days=1)
+    world.database.execute(node_runs.update().where(node_runs.c.id == "run-c").values(**FIRST_HAS_ROW))
+    for number, days in ((1, 40), (2, 1)):
+        spent = {"duration_s": 1.0, "usd": 0.0, "tokens_in": 0, "tokens_out": 0}
+        tried = {"status": "failed", "started_at": NOW - days * DAY, "fingerprint": "f", "stdout": f"try {number}"}
+        world.insert(attempts, node_run_id="run-c", number=number, **tried, **spent)
 
-    assert world.collected(outputs=30 * DAY) == {"outputs": (1, len("out a"))}
-    assert {row["node_run_id"]: row["stdout"] for row in world.rows(attempts)} == {"run-a": None, "run-b": "out b"}
+    assert world.collected(outputs=30 * DAY) == {"outputs": (2, len("out a") + len("try 1"))}
+    assert {row["id"]: row["stdout"] for row in world.rows(node_runs)} == {
+        "run-a": None,
+        "run-b": "out b",
+        "run-c": None,
+    }
+    assert {row["number"]: row["stdout"] for row in world.rows(attempts)} == {1: None, 2: "try 2"}
 
 
 def test_the_size_of_an_output_is_its_bytes(world: World) -> None:
@@ -356,7 +365,7 @@ def test_the_size_of_an_output_is_its_bytes(world: World) -> None:
     world.execution("e", "s", "a")
     world.line("s", "e", "root", "a", days=40)
     with world.database.write() as connection:
-        connection.execute(attempts.update().values(stdout="日本", stderr="é"))
+        connection.execute(node_runs.update().values(stdout="日本", stderr="é"))
 
     assert world.collected(outputs=DAY) == {"outputs": (1, 8)}
 

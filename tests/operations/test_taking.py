@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import attempts
 from tests.support.bench import Bench
 from wtb import END, Workflow
 from wtb.core.errors import ConflictError
@@ -30,7 +31,7 @@ from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.node_progress import adopt
 from wtb.store.runs.retry import retry as retry_cells
-from wtb.store.tables.schema import attempts, node_runs, values
+from wtb.store.tables.schema import node_runs, values
 
 Make = Callable[..., Bench]
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import attempts
 from tests.support.bench import in_memory, make_bench
 from tests.support.receiver import attributes, receiving
 from wtb import END, Workflow
@@ -24,7 +25,7 @@ from wtb.operations.context import Context
 from wtb.operations.telemetry.collector import CollectorError
 from wtb.operations.telemetry.export import export_traces
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, executions
+from wtb.store.tables.schema import executions
 
 SECRET = "what-the-case-says"
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import attempts
 from tests.support.bench import Bench
 from wtb import END, Workflow
 from wtb.core.errors import InputError
@@ -21,7 +22,7 @@ from wtb.store.limits import budgets as ledger
 from wtb.store.limits import reservations as reserving
 from wtb.store.limits.budgets import Key
 from wtb.store.limits.reservations import Claim, Granted, Reached
-from wtb.store.tables.schema import attempts, budgets, node_runs, reservations
+from wtb.store.tables.schema import budgets, node_runs, reservations
 
 Make = Callable[..., Bench]
 KEY: Key = ("sweep", "s", "", "usd")

@@ -186,6 +186,18 @@ def rows(database: Database) -> dict[str, list[str]]:
         ]
         for name, rows in found.items()
     }
+    firsts = {run["id"]: run for run in said["node_runs"] if "begun_at" in run}
+    said["attempts"] += [  # as they were before their node runs described them
+        {
+            "node_run_id": id,
+            "number": 1,
+            "status": "succeeded",
+            "started_at": run.pop("begun_at"),
+            **{name: run[name] for name in ("duration_s", "usd", "tokens_in", "tokens_out", "fingerprint")},
+            **{name: run.pop(name) for name in ("stdout", "stderr") if name in run},
+        }
+        for id, run in firsts.items()
+    ]
     return {name: sorted(map(str, rows)) for name, rows in said.items() if rows}
 
 

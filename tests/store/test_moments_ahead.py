@@ -32,7 +32,7 @@ from wtb.store.database import Database, clock
 from wtb.store.files.uploads import NewUpload, begin_upload
 from wtb.store.process_identity import identity, started_at, state_of
 from wtb.store.tables.schema import approvals as approvals_table
-from wtb.store.tables.schema import attempts, idempotency_keys, operations, sign_ins, sweeps, tokens, uploads
+from wtb.store.tables.schema import idempotency_keys, node_runs, operations, sign_ins, sweeps, tokens, uploads
 
 HOUR_S, DAY_S, YEAR_S = 3_600.0, 86_400.0, 365 * 86_400.0
 Make = Callable[..., Bench]
@@ -179,8 +179,8 @@ def test_a_collection_on_a_machine_whose_clock_is_ahead_removes_nothing(
 
 def test_output_of_a_machine_whose_clock_was_behind_is_no_older_than_its_sweep(run_sweep: Make) -> None:
     made = run_sweep(plain())
-    made.database.execute(attempts.update().values(stdout="something"))
-    shift(made.database, attempts, -YEAR_S, "started_at")
+    made.database.execute(node_runs.update().values(stdout="something"))
+    shift(made.database, node_runs, -YEAR_S, "begun_at")
     policy = Policy(outputs=DAY_S)
     assert apply_policy(made.database, made.workspaces.files, policy).removed["outputs"].count == 0
     shift(made.database, sweeps, -2 * DAY_S, "created_at")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import attempts
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.ids import new_id
@@ -31,7 +32,6 @@ from wtb.store.runs.queue import Slot, occupy
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import (
-    attempts,
     checkpoints,
     events,
     executions,

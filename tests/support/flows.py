@@ -11,11 +11,11 @@ from typing import Any
 import psutil
 import sqlalchemy as sa
 
+from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory
 from wtb.authoring.workflow import Workflow
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
-from wtb.store.tables.schema import attempts
 
 PATIENCE_S = 30.0
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.project import Project
 from wtb.execution.sandbox.launch.process_tags import RUNNER
 from wtb.store.files.store import FileStore
@@ -249,10 +250,15 @@ def nothing_is_recorded_twice(project: Project, *, rewound: bool = False) -> Non
     if rewound:
         return
     accepted = (
-        "SELECT r.id FROM node_runs r LEFT JOIN attempts a ON a.node_run_id = r.id AND a.status = 'succeeded' "
-        "WHERE r.status = 'succeeded' GROUP BY r.id HAVING count(a.node_run_id) <> 1"
+        f"SELECT r.id FROM node_runs r LEFT JOIN (SELECT * FROM {ATTEMPTS} WHERE status = 'succeeded') a "
+        "ON a.node_run_id = r.id WHERE r.status = 'succeeded' GROUP BY r.id HAVING count(a.node_run_id) <> 1"
     )
     assert project.query(accepted) == [], "node runs without exactly one accepted attempt"
+    twice = (
+        "SELECT id FROM node_runs JOIN attempts ON node_run_id = id WHERE begun_at IS NOT NULL "
+        "OR (node_runs.status = 'succeeded' AND attempts = 1)"
+    )
+    assert project.query(twice) == [], "attempts with a row although their node run describes them"
     counts = {table: project.query(f"SELECT count(*) FROM {table}")[0][0] for table in ("node_runs", "checkpoints")}
     said = events_by_kind(project)
     (succeeded,) = project.query("SELECT count(*) FROM node_runs WHERE status = 'succeeded'")[0]

@@ -19,6 +19,7 @@ from wtb.core.providers.secrets import without_secrets
 from wtb.core.serialization.plain_json import storable
 
 MESSAGE = 10_000  # characters of what an error says
+BEGUN = "running"  # the event of an attempt that begins, and the kind of failure of one that has not ended
 
 
 _KINDS: Mapping[type[BaseException], str] = {
@@ -160,6 +161,9 @@ class Failure:
     def __str__(self) -> str:
         text = f"{self.type}: {self.message}" if self.message else self.type
         return f"node {self.node!r}: {text}" if self.node else text
+
+
+UNFINISHED = Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner")
 
 
 def user_trace(error: BaseException) -> str:

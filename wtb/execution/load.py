@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wtb.core.failures import Failure
+from wtb.core.failures import BEGUN, Failure
 from wtb.core.questions import Answer, Dialogue, Question
 from wtb.core.questions import place as place_of
 from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.tree.history import ExecutionHistory
-from wtb.execution.engine.protocol import BEGUN
 from wtb.execution.execution import Case, Execution, Loaded
 from wtb.store.control.questions import at_checkpoints
 from wtb.store.database import Database

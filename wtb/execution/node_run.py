@@ -33,7 +33,7 @@ from wtb.execution.state import RunningSweep
 from wtb.store.database import is_disk_full
 from wtb.store.rows.executions import NodeRunRow
 from wtb.store.rows.sweeps import NewEvent
-from wtb.store.runs.records import Appended, NewNodeRun
+from wtb.store.runs.records import FIRST_HAS_ROW, Appended, NewNodeRun
 
 _NEVER_SKIPPED = ("rejected", "provider")  # the rest of the cell would be no result of the node
 _NO_WAIT = nullcontext()
@@ -212,7 +212,7 @@ class RunningNode:
         """Record how the node run has ended, or that it waits for an answer, with which it continues."""
         recorder, failure = self.recorder, result.failure
         if result.question is not None:
-            recorder.append(**self.pending)
+            self._record_pending()
             return self._ended(result)
         skipped = failure is not None and self.rules.on_error == "skip" and failure.kind not in _NEVER_SKIPPED
         status = "succeeded" if failure is None else "skipped" if skipped else "failed"
@@ -358,10 +358,13 @@ class RunningNode:
             self.recorder.record(change={"kills": self.execution.kills})
 
     def _attempt_rows(self, result: Result, *, again: bool) -> Appended:
-        row = rows.attempt(self.recorder.id, self.retries.number, result, self.recorder.plan.fingerprint)
         accepted = result.failure is None
         settled = self.limits.budgets.ended(self.task.node, self.reserved, result.record, accepted=accepted)
-        return {"attempts": [{**row, "again": again}], "settled": settled}
+        is_first = self.retries.number == 1
+        if is_first and accepted and result.question is None:
+            return {"settled": settled}
+        row = rows.attempt(self.recorder.id, self.retries.number, result, self.recorder.plan.fingerprint)
+        return {"attempts": [{**row, "again": again and not is_first}], "settled": settled}
 
     def _end_event(self, status: str, failure: Failure, result: Result) -> NewEvent:
         took = {"visit": self._visits, "attempt": self.retries.number, "duration_s": result.duration_s}
@@ -394,7 +397,11 @@ class RunningNode:
         return self.retries.exhausted
 
     def _record_pending(self, *events: NewEvent) -> None:
-        self.recorder.record(appended={**self.pending, "events": events})
+        appended: Appended = {**self.pending, "events": events}
+        if self.retries.number == 1:  # until now the row of the node run described the attempt
+            self.recorder.record(appended=appended, node_run_change=(self.recorder.id, {**FIRST_HAS_ROW}))
+        else:
+            self.recorder.record(appended=appended)
         self.pending = {}
 
     def _wait_for_room(self, failure: Failure) -> None:

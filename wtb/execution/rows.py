@@ -8,14 +8,14 @@ from typing import Any, Literal, NamedTuple
 
 from wtb.authoring.boundary import CallReport
 from wtb.authoring.graph import Decision
-from wtb.core.failures import MESSAGE, Failure
+from wtb.core.failures import MESSAGE, UNFINISHED, Failure
 from wtb.core.ids import new_id, short_id
 from wtb.core.questions import Question
 from wtb.core.scoring.measure import Score
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, StoredInside, Totals, shown
 from wtb.core.values import Json
-from wtb.execution.engine.protocol import BEGUN, Result
+from wtb.execution.engine.protocol import Result
 from wtb.execution.execution import Execution
 from wtb.execution.node_plan import NodePlan
 from wtb.execution.state import SweepIds
@@ -37,7 +37,7 @@ from wtb.store.runs.records import (
 )
 
 _OF_DECISION: tuple[Literal["node", "to", "key", "why", "tried"], ...] = ("node", "to", "key", "why", "tried")
-_BEGUN = Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner").stored()
+_UNFINISHED = UNFINISHED.stored()
 
 
 class Happened(NamedTuple):
@@ -219,11 +219,16 @@ def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan:
         "ended_event": None,
         "ended_at": None,
         "replaces": replaces,
+        "begun_at": None,
+        "stdout": None,
+        "stderr": None,
     }
 
 
 def node_run_end(status: str, number: int, result: Result, cells: int, fingerprint: str) -> NewNodeRun:
+    """The change of a node run that ends. If its first attempt is accepted, that has no row but this."""
     spent = result.record if status == "succeeded" else None
+    first = result if spent and number == 1 else None
     return {
         "status": status,
         "attempts": number,
@@ -238,13 +243,16 @@ def node_run_end(status: str, number: int, result: Result, cells: int, fingerpri
         "ended_transaction": None,
         "ended_event": 0 if spent else None,
         "ended_at": time.time() if spent else None,
+        "begun_at": None if first is None else first.started_at,
+        "stdout": None if first is None else first.stdout,
+        "stderr": None if first is None else first.stderr,
     }
 
 
 def begun_attempt(
     node_run_id: str, number: int, started_at: float, spent: Sequence[Any], fingerprint: str
 ) -> NewAttempt:
-    """An attempt that has begun and has not ended: it stays like this where its runner dies."""
+    """An attempt after the first that has begun and has not ended: it stays like this where its runner dies."""
     usd, tokens_in, tokens_out = spent
     return {
         "node_run_id": node_run_id,
@@ -255,7 +263,7 @@ def begun_attempt(
         "usd": usd,
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
-        "failure": _BEGUN,
+        "failure": _UNFINISHED,
         "fingerprint": fingerprint,
         "stdout": None,
         "stderr": None,

@@ -16,6 +16,7 @@ from tests.chaos.drawn.record import Line, read_record
 from tests.chaos.drawn.rows import Cell, Checkpoint, NodeRun, Rows, stored_values
 from tests.chaos.drawn.scenario import Choices, Scenario
 from tests.chaos.drawn.source import variant_name
+from tests.support.attempts import ATTEMPTS
 from tests.support.project import Project
 
 EXAMPLES = 5  # of each kind of finding that are named
@@ -244,7 +245,9 @@ _UNIQUE = {
     "completed sweep": "SELECT sweep_id FROM events WHERE kind = 'sweep.completed'",
 }
 _OPEN = "('pending', 'running', 'waiting', 'paused')"
-_ATTEMPTS_USD = "SELECT SUM(usd) FROM attempts WHERE node_run_id IN (SELECT id FROM node_runs WHERE sweep_id = b.key)"
+_ATTEMPTS_USD = (
+    f"SELECT SUM(usd) FROM {ATTEMPTS} WHERE node_run_id IN (SELECT id FROM node_runs WHERE sweep_id = b.key)"
+)
 _NONE = {
     "open execution": f"SELECT id, status, reason FROM executions WHERE status IN {_OPEN}",
     "lease": "SELECT id FROM executions WHERE owner_id IS NOT NULL OR lease_until IS NOT NULL",

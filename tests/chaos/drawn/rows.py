@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.project import Project
 
 
@@ -65,7 +66,7 @@ class Rows:
         # Node run -> why each attempt failed, None for one that did not; and the results of its tool calls.
         self.attempts: dict[str, list[str | None]] = defaultdict(list)
         self.tool_results: dict[str, set[str]] = defaultdict(set)
-        for run, failure in self._of_node_runs("CAST(failure AS text)", "attempts", "ORDER BY number"):
+        for run, failure in self._of_node_runs("CAST(failure AS text)", ATTEMPTS, "ORDER BY number"):
             self.attempts[run].append(failure)
         for run, result in self._of_node_runs("result", "invocations", "AND status = 'done'"):
             self.tool_results[run].add(json.loads(result))

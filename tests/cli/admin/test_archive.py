@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.project import Project
 
 WORKFLOW = """
@@ -200,7 +201,7 @@ def test_one_that_was_paused_goes_on_elsewhere_and_ends_the_same(origin: Project
     there = origin.inside("show", done, "--format", "json", check=0).json
     assert here["state"] == there["state"]
     assert [run["node"] for run in here["path"]] == ["first", "second", "third"]
-    assert elsewhere.query("SELECT count(*) FROM attempts")[0][0] == 4  # nothing ran again
+    assert elsewhere.query(f"SELECT count(*) FROM {ATTEMPTS}")[0][0] == 4  # nothing ran again
 
 
 def test_an_execution_of_a_sweep_is_exported_as_one_of_its_cells(shared_project: Project) -> None:
@@ -327,6 +328,10 @@ BAD: dict[str, tuple[Callable[[Parts], Parts], str]] = {
     "an attempt too many": (
         set_in("attempts", "number", 9),
         "attempts.jsonl, line 1: attempt 9 of a node run that had",
+    ),
+    "an attempt that its node run describes": (
+        set_in("node_runs", "begun_at", 1.0),
+        "attempts.jsonl, line 1: an attempt of node run '.*', which has begun_at",
     ),
     "an attempt that is there twice": (set_in("attempts", "number", 2), "attempts.jsonl, line 2: .* is there twice"),
     "a writer that is nowhere": (

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
+from tests.support.attempts import ATTEMPTS
+
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
 
@@ -548,7 +550,7 @@ class TestOddWorkflows:
         assert contract(done)["cells"]["succeeded"] == 1
         for who in ("at import", "by cases"):
             assert f"said {who}" in done.stderr
-        kept = odd.query("SELECT stdout, stderr FROM attempts")
+        kept = odd.query(f"SELECT stdout, stderr FROM {ATTEMPTS}")
         if pool == "process":
             assert "said by a node" not in done.stderr
             assert kept == [("said by a node\nsaid by a program\n", None)]

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.invariants import (
     A_CASE,
     SLOTS,
@@ -43,7 +44,7 @@ def test_a_node_process_killed_in_a_node_is_replaced_without_a_human(project: Pr
     trail_is_complete(project, 2)
     assert len(noted(project, "begun")) == 2 * A_CASE + len(victims), "only what was killed ran again"
     assert project.query("SELECT sum(kills) FROM executions") == [(len(victims),)]
-    failed = project.query("SELECT failure FROM attempts WHERE status = 'failed'")
+    failed = project.query(f"SELECT failure FROM {ATTEMPTS} WHERE status = 'failed'")
     assert len(failed) == len(victims)
     assert all("killed" in str(failure) for (failure,) in failed)
 
@@ -264,8 +265,8 @@ def test_a_cell_that_always_kills_its_process_is_set_aside_and_the_others_succee
     ((failure,),) = project.query("SELECT failure FROM cells WHERE status = 'set_aside'")
     assert "SIGABRT" in str(failure)
     assert done.json["cells"]["succeeded"] == 5
-    assert project.query("SELECT count(*) FROM attempts WHERE status = 'failed'") == [(3,)]
-    kept = project.query("SELECT stdout FROM attempts WHERE status = 'failed'")
+    assert project.query(f"SELECT count(*) FROM {ATTEMPTS} WHERE status = 'failed'") == [(3,)]
+    kept = project.query(f"SELECT stdout FROM {ATTEMPTS} WHERE status = 'failed'")
     assert all("my last words" in (said or "") for (said,) in kept), "what it said last is kept"
 
     project.write({"well": ""})

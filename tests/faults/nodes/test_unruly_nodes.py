@@ -10,6 +10,7 @@ import time
 import psutil
 import pytest
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.invariants import invariants_hold, lives, nothing_is_left, processes_left
 from tests.support.project import Project
 
@@ -240,7 +241,7 @@ def test_a_fork_of_a_node_does_not_answer_for_it(project: Project) -> None:
     sweep_of(project, "twin")
     project.wtb("run", "sweep.yaml", "--quiet", check=0)
     invariants_hold(project, {"succeeded": 2})
-    assert project.query("SELECT count(*) FROM attempts") == [(2,)]
+    assert project.query(f"SELECT count(*) FROM {ATTEMPTS}") == [(2,)]
 
 
 def test_a_fork_bomb_ends_with_its_own_cell(sqlite_project: Project) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.invariants import invariants_hold
 from tests.support.project import Project
 from wtb.core.serialization.codec import decode
@@ -163,6 +164,6 @@ def test_a_state_of_500_mb_is_refused_before_it_is_inserted(project: Project) ->
         assert "64" in failure, "it says how much may be"
     ((longest,),) = project.query('SELECT max(length(data)) FROM "values"')
     assert longest < 1000
-    ((said,),) = project.query("SELECT max(length(CAST(failure AS TEXT))) FROM attempts")
+    ((said,),) = project.query(f"SELECT max(length(CAST(failure AS TEXT))) FROM {ATTEMPTS}")
     assert said < 10_000
     invariants_hold(project, {"succeeded": 1, "failed": 2})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Any
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.invariants import GATED
 from tests.support.project import Project
 
@@ -49,7 +50,7 @@ def test_a_killed_runner_leaves_no_reservation_and_what_it_told_of_counts(projec
     with project.start("run", "spends.yaml", "--quiet") as run:
         # 3.5 is enough for three that may spend 1 each.
         project.until(lambda: len(project.log()) == 3, "three nodes to hold their slots")
-        told = "SELECT count(*) FROM attempts WHERE usd = 0.25"
+        told = f"SELECT count(*) FROM {ATTEMPTS} WHERE usd = 0.25"
         project.until(lambda: one(project, told) == 3, "what they spent to be recorded")
         assert one(project, "SELECT count(*) FROM reservations") == 3
         assert one(project, "SELECT spent FROM budgets") == 0.75
@@ -60,8 +61,8 @@ def test_a_killed_runner_leaves_no_reservation_and_what_it_told_of_counts(projec
     paused = project.inside("resume", "spends", "--quiet", check=1)
     assert "limit reached: usd = 3.5" in paused.said
     spent = one(project, "SELECT spent FROM budgets")
-    assert spent == one(project, "SELECT sum(usd) FROM attempts")
+    assert spent == one(project, f"SELECT sum(usd) FROM {ATTEMPTS}")
     assert 2.5 < spent <= 3.5
     assert one(project, "SELECT count(*) FROM reservations") == 0
     project.inside("resume", "spends", "--limits", "usd=20", "--quiet", check=0)
-    assert one(project, "SELECT spent FROM budgets") == one(project, "SELECT sum(usd) FROM attempts") == 4.5
+    assert one(project, "SELECT spent FROM budgets") == one(project, f"SELECT sum(usd) FROM {ATTEMPTS}") == 4.5

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.invariants import (
     A_CASE,
     GATED,
@@ -176,7 +177,7 @@ def held(project: Project) -> int:
 
 
 def started(project: Project) -> int:
-    ((count,),) = project.query("SELECT count(*) FROM attempts")
+    ((count,),) = project.query(f"SELECT count(*) FROM {ATTEMPTS}")
     return int(count)
 
 

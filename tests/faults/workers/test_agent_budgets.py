@@ -29,6 +29,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.hosting.api.serving import Server
+from tests.support.attempts import ATTEMPTS
 from tests.support.cluster import Cluster
 from tests.support.invariants import GATED
 from wtb.hosting.api.routes import PREFIX
@@ -222,7 +223,7 @@ class Agents(RuleBasedStateMachine):
         """By the ledger, and by what attempts recorded."""
         ledger = "SELECT spent FROM budgets WHERE scope = 'token' AND key = :name"
         recorded = (
-            "SELECT coalesce(sum(a.usd), 0) FROM attempts a JOIN node_runs r ON r.id = a.node_run_id "
+            f"SELECT coalesce(sum(attempts.usd), 0) FROM {ATTEMPTS} JOIN node_runs r ON r.id = attempts.node_run_id "
             "JOIN sweeps s ON s.id = r.sweep_id WHERE s.token = :name"
         )
         return float(self.cluster.one(ledger, name=self.name)), float(self.cluster.one(recorded, name=self.name))

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.faults.workers.takeover import GOES_ON_S, at_work, goes_on, held_by, trail_ends_well, wait_for_nodes
+from tests.support.attempts import ATTEMPTS
 from tests.support.cluster import Cluster, Worker
 from tests.support.invariants import CELLS, committed, expected_trails, lives, noted, write_trail
 from wtb.store.runs.maintenance import SILENT_S
@@ -117,7 +118,8 @@ def rows_of(cluster: Cluster, sweep: str) -> dict[str, list[tuple[Any, ...]]]:
         for table, columns in wanted.items()
     }
     attempts = (
-        "SELECT node_run_id, number, a.status, a.started_at FROM attempts a JOIN node_runs r ON r.id = node_run_id "
+        f"SELECT node_run_id, number, attempts.status, attempts.started_at FROM {ATTEMPTS} "
+        "JOIN node_runs r ON r.id = node_run_id "
         "WHERE sweep_id = :sweep ORDER BY 1, 2"
     )
     return {**rows, "attempts": cluster.query(attempts, sweep=sweep)}

@@ -14,6 +14,7 @@ import pytest
 from benchmarks.pages.tree import grown
 from tests.hosting.api.serving import TOKEN, Server
 from tests.hosting.pages.site import Site, served, take_picture
+from tests.support.attempts import ATTEMPTS
 from tests.support.project import Project
 from wtb.display.matrix.sentences import answers
 
@@ -869,7 +870,7 @@ def test_a_page_keeps_up_with_a_sweep_that_runs_and_with_a_server_that_is_killed
     )
     server = Server(project)
     with project.start("run", "sweep.yaml", "--quiet") as running:
-        project.until(lambda: project.query("SELECT 1 FROM cells WHERE status = 'running'"), "it runs")
+        project.until(lambda: project.query("SELECT 1 FROM executions WHERE status = 'running'"), "it runs")
         server.start()
         site = Site(server, browser)
         page = site.open("/sweeps/sweep")
@@ -953,7 +954,7 @@ def test_what_a_node_prints_is_there_before_its_attempt_ends(tmp_path: Path, bro
     )
     server = Server(project)
     with project.start("run", "sweep.yaml", "--quiet") as running:
-        project.until(lambda: project.query("SELECT 1 FROM attempts WHERE stdout IS NOT NULL"), "it is written")
+        project.until(lambda: project.query(f"SELECT 1 FROM {ATTEMPTS} WHERE stdout IS NOT NULL"), "it is written")
         ((execution,),) = project.query("SELECT id FROM executions WHERE status = 'running'")
         server.start()
         site = Site(server, browser)
@@ -968,7 +969,7 @@ def test_what_a_node_prints_is_there_before_its_attempt_ends(tmp_path: Path, bro
         page.locator(".steps pre").get_by_text(HOSTILE).wait_for()
     site.close()
     assert not site.faults
-    assert [text for (text,) in project.query("SELECT stdout FROM attempts")] == [f"{HOSTILE}\n"]
+    assert [text for (text,) in project.query(f"SELECT stdout FROM {ATTEMPTS}")] == [f"{HOSTILE}\n"]
     server.kill()
     project.close()
 

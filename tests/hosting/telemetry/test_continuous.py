@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.support.attempts import ATTEMPTS
 from tests.support.cluster import Cluster
 from tests.support.invariants import write_trail
 from tests.support.receiver import Receiver, attributes, receiving
@@ -24,7 +25,7 @@ def test_traces_are_complete_although_scheduler_and_worker_are_killed(cluster: C
         scheduler = cluster.start_scheduler()
         worker = cluster.start_worker(concurrency=2)
         sweep = cluster.submit()
-        cluster.until(lambda: cluster.one("SELECT count(*) FROM attempts") > 3, "some attempts")
+        cluster.until(lambda: cluster.one(f"SELECT count(*) FROM {ATTEMPTS}") > 3, "some attempts")
         worker.kill()
         cluster.start_worker(concurrency=2)
         cluster.wait_completed(sweep)
@@ -32,7 +33,7 @@ def test_traces_are_complete_although_scheduler_and_worker_are_killed(cluster: C
         scheduler.kill()
         receiver.go_on()
         cluster.start_scheduler()
-        expected = cluster.one("SELECT count(*) FROM attempts")
+        expected = cluster.one(f"SELECT count(*) FROM {ATTEMPTS}")
         cluster.until(lambda: len(attempts_of(receiver)) == expected, "all attempts", patience=60)
         cluster.until(lambda: cluster.one("SELECT count(*) FROM exports"), "its position")
     found = attempts_of(receiver)

@@ -21,6 +21,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from tests.support.attempts import attempts
 from tests.support.tenants import Tenant
 from wtb.core.errors import InputError, StoreAway
 from wtb.core.telemetry.latencies import BOUNDS_S, FLUSHES, Histogram
@@ -33,7 +34,7 @@ from wtb.operations.housekeeping.erase import erase
 from wtb.operations.telemetry.building import make_spans
 from wtb.store.database import Database
 from wtb.store.read.queries import find_sweep
-from wtb.store.tables.schema import attempts, cases, cells, executions, node_runs, sweeps
+from wtb.store.tables.schema import cases, cells, executions, node_runs, sweeps, took_one_attempt
 from wtb.store.telemetry.attempts import execution_ids
 
 MONITORING = Path(__file__).parents[3] / "deploy" / "monitoring"
@@ -117,7 +118,7 @@ def test_what_a_retry_changes_is_counted_again(context: Context, tenants: tuple[
 def test_what_is_erased_is_counted_again_and_spent_once(context: Context, tenants: tuple[Tenant, Tenant]) -> None:
     tallies, database = Tallies(), context.database
     with database.write() as connection:
-        connection.execute(attempts.update().values(usd=0.5))
+        connection.execute(node_runs.update().where(took_one_attempt).values(usd=0.5))
     before = scraped(database, tallies)
     acme, done = (("project", "acme"),), tenants[0].called("done")
     (case,) = {id for (id,) in database.tuples(sa.select(cases.c.id).join(sweeps).where(sweeps.c.name == done))[:1]}

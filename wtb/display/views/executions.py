@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, NotFound
-from wtb.core.failures import Failure
+from wtb.core.failures import BEGUN, Failure
 from wtb.core.serialization.plain_json import iso, readable
 from wtb.core.tree.checkpoints import Checkpoint, shown
 from wtb.core.tree.history import ExecutionHistory, RecordedRun, run_document, totals_document
-from wtb.execution.engine.protocol import BEGUN
 from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
 from wtb.store.read import details, histories, lineage, queries

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from wtb.authoring.boundary import CheckpointReport, CostReport, DecisionReport
 from wtb.authoring.tools import ToolReport
 from wtb.core.errors import StateError
+from wtb.core.failures import BEGUN
 from wtb.core.ids import new_id
 from wtb.core.scoring.unknown_costs import is_free
 from wtb.core.serialization.codec import digest
@@ -18,7 +19,6 @@ from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, NodeTask
 from wtb.core.values import Json, Value, Values
 from wtb.execution import rows
 from wtb.execution.attempts.visit import Visit
-from wtb.execution.engine.protocol import BEGUN
 from wtb.execution.engine.resource_usage import PRINTED, SAMPLE
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal
@@ -264,13 +264,13 @@ class Attempt:
         return None if last is None else f"{last['tool']} #{last['number']}"
 
     def _start(self) -> None:
-        """Write the row of the attempt as if it ended now, without a result; its end replaces the row.
-
-        The attempt counts as begun only once this is recorded.
-        """
+        """Record that the attempt has begun. It counts as begun only once this is recorded."""
         self._started_at = time.time()
-        change: tuple[str, NewNodeRun] = (self._run.id, {"attempts": self.number})
-        self._run.record(node_run_change=change, appended={"attempts": [self._row()]})
+        if self.number == 1:
+            self._change_node_run({"attempts": 1, "begun_at": self._started_at})
+        else:  # as if it ended now, without a result: its end replaces the row
+            change: NewNodeRun = {"attempts": self.number}
+            self._run.record(node_run_change=(self._run.id, change), appended={"attempts": [self._row()]})
         self.begun = True
         self._run.commit(force=self._run.plan.rules.durable)
 
@@ -279,7 +279,11 @@ class Attempt:
         self._sums = [a + b for a, b in zip(self._sums, amounts, strict=True)]
         usd, tokens_in, tokens_out = amounts
         settled = self.reserved.spent(usd, tokens_in + tokens_out)
-        self._run.append(attempts=[self._row()], settled=settled)
+        if self.number == 1:
+            usd, tokens_in, tokens_out = self._sums
+            self._change_node_run({"usd": usd, "tokens_in": tokens_in, "tokens_out": tokens_out}, settled=settled)
+        else:
+            self._run.append(attempts=[self._row()], settled=settled)
 
     def _unknown_cost(self, reason: CostReport) -> None:
         """Record that the cost of this variant is not known, with the sweep, which outlives the executions of a case.
@@ -295,10 +299,18 @@ class Attempt:
             self._run.append(events=[event])
 
     def _printed(self, output: Mapping[str, str | None]) -> None:
-        """Write the row of the attempt with what it has printed so far; its end replaces that, too."""
-        if self.begun:
-            self._output = output
+        """Record what the attempt has printed so far; its end replaces that."""
+        if not self.begun:
+            return
+        self._output = output
+        if self.number == 1:
+            self._change_node_run({"stdout": output["stdout"], "stderr": output["stderr"]})
+        else:
             self._run.append(attempts=[self._row()])
+
+    def _change_node_run(self, change: NewNodeRun, **appended: Unpack[Appended]) -> None:
+        """Record a change of the node run's row, which describes the first attempt until that fails."""
+        self._run.record(node_run_change=(self._run.id, change), appended=appended)
 
     def _row(self) -> NewAttempt:
         row = rows.begun_attempt(self._run.id, self.number, self._started_at, self._sums, self._run.plan.fingerprint)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wtb.authoring.tools import ToolReport
+from wtb.core.failures import BEGUN
 from wtb.core.tree.checkpoints import NodeTask
 from wtb.core.values import Values
-from wtb.execution.engine.protocol import BEGUN
 from wtb.execution.execution import Execution
 from wtb.store.database import Database
 from wtb.store.read.queries import load_values

@@ -17,13 +17,10 @@ from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.graph import Decision
 from wtb.authoring.tools import ToolReport
 from wtb.authoring.workflow import Workflow
-from wtb.core.failures import Failure, check_interrupt
+from wtb.core.failures import BEGUN, Failure, check_interrupt
 from wtb.core.questions import Answers, Question
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
-
-BEGUN = "running"  # the event of an attempt that begins, and the kind of failure of one that has not ended
-
 
 T = TypeVar("T")
 Params = Mapping[str, Any]  # of a workflow: name -> what its users give

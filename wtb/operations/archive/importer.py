@@ -135,7 +135,7 @@ class _Plan:
         self.snapshots: set[str] = _given(archive.head.case.workspace)
         execution: ExecutionLine | None = None
         self._later: list[tuple[str, str, str]] = []
-        self._attempts: dict[str, int] = {}
+        self._attempts: dict[str, tuple[int, bool]] = {}  # how many, and whether the node run describes the only one
         self._parents: dict[str, str | None] = {}
         self._metrics = {metric.name for metric in archive.head.metrics}
         for name in TABLES:
@@ -186,18 +186,26 @@ class _Plan:
             case CheckpointLine() as checkpoint:
                 self._check_checkpoint(checkpoint, where)
             case NodeRunLine() as run:
-                self._attempts[run.id] = run.attempts
+                self._attempts[run.id] = (run.attempts, run.begun_at is not None)
                 _check_node_run(run, where)
             case AttemptLine(node_run_id=node_run, number=number) | CallLine(node_run_id=node_run, attempt=number):
-                attempts = self._attempts[node_run]
-                if not 1 <= number <= attempts:
-                    raise InputError(f"{where}: attempt {number} of a node run that had {attempts}")
+                self._check_attempt(node_run, number, where, has_row=isinstance(record, AttemptLine))
             case RollbackLine() as rollback:
                 named = {"from_id": rollback.from_id, "to_id": rollback.to_id, "head_id": rollback.head_id}
                 for column, checkpoint_id in named.items():
                     self._must_come(checkpoint_id, "checkpoints", f"{where}: {column}")
             case ScoreLine(metric=metric) if metric not in self._metrics:
                 raise InputError(f"{where}: metric {metric!r:.100} is not among those in execution.json")
+
+    def _check_attempt(self, node_run: str, number: int, where: str, *, has_row: bool) -> None:
+        """There are as many attempts, and none is there twice."""
+        attempts, is_described = self._attempts[node_run]
+        if not 1 <= number <= attempts:
+            raise InputError(f"{where}: attempt {number} of a node run that had {attempts}")
+        if has_row and is_described:
+            raise InputError(
+                f"{where}: an attempt of node run {node_run!r}, which has begun_at and describes it itself"
+            )
 
     def _check_checkpoint(self, checkpoint: CheckpointLine, where: str) -> None:
         for _, _, node_run in checkpoint.writers:

@@ -198,6 +198,7 @@ class NodeRunLine(Strict):
     status: str
     attempts: Number
     writes: Digests | None = None
+    begun_at: Moment | None = None
 
 
 class AttemptLine(Strict):

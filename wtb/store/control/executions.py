@@ -16,6 +16,7 @@ from wtb.core.errors import ConflictError
 from wtb.core.questions import how_to_answer
 from wtb.core.status import EXECUTION, OPEN_EXECUTIONS, sources
 from wtb.core.values import Value
+from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.bulk import fetch_among, fetch_records
 from wtb.store.control.edits import edited_head, locked, pause_at_once
 from wtb.store.control.pending_rollbacks import finish_first, unfinished
@@ -28,7 +29,6 @@ from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import move, move_cells, try_move
 from wtb.store.tables.schema import (
     approvals,
-    attempts,
     awaiting,
     cases,
     combinations,
@@ -36,6 +36,7 @@ from wtb.store.tables.schema import (
     executions,
     is_pending,
     is_running,
+    node_run_columns,
     node_runs,
     now,
     sweeps,
@@ -370,7 +371,7 @@ def newest_retry(database: Database, execution_id: str) -> str:
 
 def node_runs_under_way(database: Database, execution_id: str) -> list[NodeRunUnderWay]:
     """The node runs of an execution that have not ended, each with `for_s`: seconds since it began."""
-    query = sa.select(node_runs, (now() - node_runs.c.started_at).label("for_s")).where(
+    query = sa.select(*node_run_columns, (now() - node_runs.c.started_at).label("for_s")).where(
         node_runs.c.execution_id == execution_id, node_runs.c.status == "running"
     )
     return database.records(NodeRunUnderWay, query.order_by(node_runs.c.started_at))
@@ -378,8 +379,8 @@ def node_runs_under_way(database: Database, execution_id: str) -> list[NodeRunUn
 
 def spent_by(database: Database, execution_id: str) -> tuple[float, int, int]:
     """Return what all attempts of an execution's own node runs have spent: US dollars, and tokens in and out."""
-    sums = [sa.func.coalesce(sa.func.sum(attempts.c[name]), 0) for name in ("usd", "tokens_in", "tokens_out")]
-    query = sa.select(*sums).join(node_runs, node_runs.c.id == attempts.c.node_run_id)
+    sums = [sa.func.coalesce(sa.func.sum(attempt_column(name)), 0) for name in ("usd", "tokens_in", "tokens_out")]
+    query = sa.select(*sums).select_from(node_runs_with_attempts).where(is_attempt)
     ((usd, tokens_in, tokens_out),) = database.tuples(query.where(node_runs.c.execution_id == execution_id))
     return float(usd), int(tokens_in), int(tokens_out)
 

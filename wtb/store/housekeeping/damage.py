@@ -20,6 +20,7 @@ from wtb.store.read.queries import as_bytes, stored_bytes
 from wtb.store.rows.executions import CellsOfExecution, ExecutionRow, OpenHead
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import of_cells
+from wtb.store.runs.node_progress import record_first_attempts
 from wtb.store.runs.records import NewExecution
 from wtb.store.runs.submit import next_id
 from wtb.store.tables.schema import cells, checkpoints, executions, node_runs, sweeps, values
@@ -83,6 +84,7 @@ def go_back(
             connection.execute(values.delete().where(values.c.digest.in_(part)))
         for part in parts(sorted(set(again))):
             keep_events(connection, node_runs, part)
+            record_first_attempts(connection, node_runs.c.id.in_(part))
             connection.execute(node_runs.update().where(node_runs.c.id.in_(part)).values(status="failed", writes=None))
         for (case, repeat, checkpoint, _), members in moves.items():
             _replace(connection, sweep, case, repeat, checkpoint, members)

@@ -8,8 +8,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from wtb.store.attempt_columns import attempt_column, node_runs_with_attempts
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, files, metadata, sessions, values
+from wtb.store.tables.schema import files, metadata, sessions, values
 
 
 class octets(FunctionElement[int]):
@@ -34,8 +35,10 @@ def total(size: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
     return sa.cast(sa.func.coalesce(sa.func.sum(size), 0), sa.BigInteger)
 
 
-output_size: sa.ColumnElement[int] = octets(attempts.c.stdout) + octets(attempts.c.stderr)
-has_output = sa.or_(attempts.c.stdout.is_not(None), attempts.c.stderr.is_not(None))
+_stdout, _stderr = attempt_column("stdout"), attempt_column("stderr")
+output_size: sa.ColumnElement[int] = octets(_stdout) + octets(_stderr)
+"""The bytes of what an attempt printed, for a query of `node_runs_with_attempts`."""
+has_output = sa.or_(_stdout.is_not(None), _stderr.is_not(None))
 
 
 def size(database: Database) -> dict[str, int]:
@@ -66,7 +69,7 @@ def stored_amounts(database: Database) -> StoredAmounts:
     """How much is stored in a database, and noted in it of files."""
     count = sa.func.count()
     stored = sa.select(count, total(octets(values.c.data)))
-    outputs = sa.select(count, total(output_size)).where(has_output)
+    outputs = sa.select(count, total(output_size)).select_from(node_runs_with_attempts).where(has_output)
     noted = (
         sa.select(sessions.c.name, count, total(files.c.size))
         .join(files, files.c.session_id == sessions.c.id)

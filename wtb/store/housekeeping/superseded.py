@@ -19,6 +19,7 @@ from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.tree.checkpoint_store import check_end
 from wtb.core.tree.checkpoints import CheckpointId
 from wtb.core.values import Json
+from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.bulk import fetch_among, parts, update_rows
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
@@ -28,7 +29,7 @@ from wtb.store.housekeeping.sizes import total
 from wtb.store.log import keep_events
 from wtb.store.read import lineage
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.tables.schema import attempts, cells, checkpoints, executions, node_runs, rollbacks, sweeps
+from wtb.store.tables.schema import cells, checkpoints, executions, node_runs, rollbacks, sweeps
 
 SUPERSEDED = "its later checkpoints were superseded, and `wtb gc` removed them"
 PART = 20_000  # finding some costs as much as finding all
@@ -187,12 +188,12 @@ def spent_from(connection: sa.Connection, ids: Sequence[str]) -> SweepCollectedD
     tried = (
         sa.select(
             sa.func.count().label("attempts"),
-            sa.func.coalesce(sa.func.sum(attempts.c.usd), 0.0).label("usd"),
-            total(attempts.c.tokens_in).label("tokens_in"),
-            total(attempts.c.tokens_out).label("tokens_out"),
+            sa.func.coalesce(sa.func.sum(attempt_column("usd")), 0.0).label("usd"),
+            total(attempt_column("tokens_in")).label("tokens_in"),
+            total(attempt_column("tokens_out")).label("tokens_out"),
         )
-        .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
-        .where(node_runs.c.checkpoint_id.in_(ids))
+        .select_from(node_runs_with_attempts)
+        .where(node_runs.c.checkpoint_id.in_(ids), is_attempt)
     )
     (made, usd, tokens_in, tokens_out) = connection.execute(tried).one()
     return {

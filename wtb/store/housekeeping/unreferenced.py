@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
+from wtb.store.attempt_columns import attempt_column, node_runs_with_attempts
 from wtb.store.bulk import MOST_ROWS, parts, update_rows
 from wtb.store.database import LOCK_NOT_AVAILABLE, Database, Scope, sqlstate
 from wtb.store.housekeeping.references import still_there, values_named
@@ -120,7 +121,7 @@ def _listed(query: str) -> sa.TextualSelect:
 
 def old_outputs(database: Database, before: float) -> list[tuple[str, int, int]]:
     """Some attempts that ended before then and still have an output, at most 5,000: (node run, number, bytes)."""
-    query = _old(sa.select(attempts.c.node_run_id, attempts.c.number, output_size), before)
+    query = _old(sa.select(attempt_column("node_run_id"), attempt_column("number"), output_size), before)
     return database.tuples(query.limit(MOST_ROWS), long=True)
 
 
@@ -132,8 +133,11 @@ def count_outputs(connection: sa.Connection, before: float) -> tuple[int, int]:
 
 
 def remove_outputs(database: Database, found: Iterable[tuple[str, int, int]]) -> None:
+    nothing = {"stdout": None, "stderr": None}
+    keys = [(run, number) for run, number, _ in found]
     with database.write() as connection:
-        rows = [{"node_run_id": run, "number": number, "stdout": None, "stderr": None} for run, number, _ in found]
+        update_rows(connection, node_runs, [{"id": run, **nothing} for run, number in keys if number == 1], ("id",))
+        rows = [{"node_run_id": run, "number": number, **nothing} for run, number in keys]
         update_rows(connection, attempts, rows, ("node_run_id", "number"))
 
 
@@ -142,8 +146,6 @@ def _old(query: sa.Select[*tuple[Any, ...]], before: float) -> sa.Select[*tuple[
 
     The clock of the machine that ran them may have been behind, but no attempt is older than its sweep.
     """
-    table = attempts.join(node_runs, node_runs.c.id == attempts.c.node_run_id).join(
-        sweeps, sweeps.c.id == node_runs.c.sweep_id
-    )
-    ended = attempts.c.started_at + attempts.c.duration_s
+    table = node_runs_with_attempts.join(sweeps, sweeps.c.id == node_runs.c.sweep_id)
+    ended = attempt_column("started_at") + attempt_column("duration_s")
     return query.select_from(table).where(has_output, ended < before, sweeps.c.created_at < before, ~sweeps.c.pinned)

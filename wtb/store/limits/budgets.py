@@ -19,6 +19,7 @@ from wtb.core.tree.stored_spec import Limits, NodeLimits
 from wtb.store.access.projects import ensure_project
 from wtb.store.access.scope import in_scope
 from wtb.store.access.tokens import check_token
+from wtb.store.attempt_columns import attempt_column, is_attempt, of_node_run
 from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import Database
 from wtb.store.rows.control import BudgetRow, ListedBudget
@@ -262,8 +263,9 @@ def spent_before(connection: sa.Connection, key: Key) -> float:
     if kind == "node_runs":
         query = sa.select(sa.func.count()).select_from(runs)
     else:
-        figure = attempts.c.usd if kind == "usd" else attempts.c.tokens_in + attempts.c.tokens_out
-        query = sa.select(sa.func.sum(figure)).select_from(runs.join(attempts))
+        usd, tokens_in, tokens_out = map(attempt_column, ("usd", "tokens_in", "tokens_out"))
+        figure = usd if kind == "usd" else tokens_in + tokens_out
+        query = sa.select(sa.func.sum(figure)).select_from(runs.outerjoin(attempts, of_node_run)).where(is_attempt)
     spent = float(connection.scalar(query.where(*conditions)) or 0)
     gone = {"usd": sweeps.c.collected_usd, "node_runs": sweeps.c.collected_node_runs}.get(kind)
     if gone is not None and not node:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from wtb.core.classes.frozen import frozen
 from wtb.store.access.scope import in_scope
+from wtb.store.attempt_columns import attempt_column, of_node_run
 from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
@@ -17,7 +18,8 @@ from wtb.store.rows.sweeps import SessionRow
 from wtb.store.runs.slots import LEASE_S, Alive, slot_holders
 from wtb.store.tables.schema import attempts, events, files, is_visible, node_runs, sessions, sweeps
 
-_newest_attempt = sa.func.max(sa.func.coalesce(attempts.c.started_at + attempts.c.duration_s, node_runs.c.started_at))
+_ended_at = attempt_column("started_at") + attempt_column("duration_s")
+_newest_attempt = sa.func.max(sa.func.coalesce(_ended_at, node_runs.c.started_at))
 
 
 @frozen
@@ -73,15 +75,14 @@ def _usages(
             query = query.where(is_visible)
         return {session: found for session, *found in connection.execute(query)}
 
-    tries = sweeps.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).outerjoin(
-        attempts, attempts.c.node_run_id == node_runs.c.id
-    )
-    tokens_of_attempts = total(attempts.c.tokens_in + attempts.c.tokens_out)
+    tries = sweeps.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).outerjoin(attempts, of_node_run)
+    usd_of_attempts = sa.func.sum(attempt_column("usd"))
+    tokens_of_attempts = total(attempt_column("tokens_in") + attempt_column("tokens_out"))
     disk = by_session(files, files.c.session_id, total(files.c.size))
     had = by_session(
         sweeps, sweeps.c.session_id, sa.func.count(), total(sweeps.c.cells), sa.func.sum(sweeps.c.collected_usd)
     )
-    tried = by_session(tries, sweeps.c.session_id, sa.func.sum(attempts.c.usd), tokens_of_attempts, _newest_attempt)
+    tried = by_session(tries, sweeps.c.session_id, usd_of_attempts, tokens_of_attempts, _newest_attempt)
     newest_event = (
         sa.select(events.c.at)
         .where(events.c.sweep_id == sweeps.c.id)

@@ -12,7 +12,9 @@ import sqlalchemy as sa
 from wtb.core.classes.frozen import frozen
 from wtb.core.status import OPEN_SWEEPS
 from wtb.store.access.scope import in_scope
+from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.bulk import fetch_records
+from wtb.store.cell_status import running_cells, with_running
 from wtb.store.database import Database
 from wtb.store.log import LogPosition
 from wtb.store.runs.queue import is_open
@@ -107,6 +109,9 @@ def count(database: Database, sweep_ids: Collection[str]) -> dict[str, Counts]:
         Id -> counts, for each of them.
     """
     by_cell = _by_status(database, sa.select(cells.c.sweep_id, cells.c.status, sa.func.count()), cells, sweep_ids)
+    with database.read() as connection:
+        for id, running in running_cells(connection, [id for id in sweep_ids if by_cell[id].get("pending")]).items():
+            by_cell[id] = with_running(by_cell[id], sum(running.values()))
     by_run = _by_status(
         database, sa.select(node_runs.c.sweep_id, node_runs.c.status, sa.func.count()), node_runs, sweep_ids
     )
@@ -145,14 +150,15 @@ def _by_status(
 
 def _attempts(database: Database, sweep_ids: Collection[str]) -> tuple[_ByStatus, dict[str, float]]:
     """Return sweep -> outcome -> how many attempts, and sweep -> US dollars of all of them."""
+    status = attempt_column("status")
     lost = sa.func.coalesce(attempts.c.failure["kind"].as_string(), "") == "lost"
-    under_way = sa.and_(node_runs.c.status == "running", attempts.c.number == node_runs.c.attempts)
+    under_way = sa.and_(node_runs.c.status == "running", attempt_column("number") == node_runs.c.attempts)
     failed = sa.case((under_way, "running"), (lost, "lost"), else_="failed")
-    outcome = sa.case((attempts.c.status == "failed", failed), else_=attempts.c.status).label("outcome")
+    outcome = sa.case((status == "failed", failed), else_=status).label("outcome")
     each = (
-        sa.select(node_runs.c.sweep_id, outcome, attempts.c.usd)
-        .select_from(node_runs.join(attempts, attempts.c.node_run_id == node_runs.c.id))
-        .where(node_runs.c.sweep_id.in_(sweep_ids))
+        sa.select(node_runs.c.sweep_id, outcome, attempt_column("usd"))
+        .select_from(node_runs_with_attempts)
+        .where(node_runs.c.sweep_id.in_(sweep_ids), is_attempt)
         .subquery()
     )
     query = sa.select(each.c.sweep_id, each.c.outcome, sa.func.count(), sa.func.sum(each.c.usd))

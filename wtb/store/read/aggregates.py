@@ -18,6 +18,8 @@ from wtb.core.providers.faults import LOST_TO
 from wtb.core.scoring.failure_scores import ENDS
 from wtb.core.status import FINAL_CELLS
 from wtb.core.tree.stored_spec import recorded_tools
+from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
+from wtb.store.cell_status import running_cells
 from wtb.store.database import Database
 from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import (
@@ -94,11 +96,11 @@ _TOTALS = (
     .group_by(_OF_CELLS, node_runs.c.node, node_runs.c.variant)
     .order_by(sa.func.min(node_runs.c.started_at))
 )
-_FIGURES = (attempts.c.usd, attempts.c.tokens_in, attempts.c.tokens_out, attempts.c.usd * node_runs.c.cells)
+_FIGURES = [attempt_column(name) for name in ("usd", "tokens_in", "tokens_out")]
 _SPENT = (
-    sa.select(_OF_CELLS, *map(sa.func.sum, _FIGURES))
-    .join(node_runs, node_runs.c.id == attempts.c.node_run_id)
-    .where(~took_one_attempt)
+    sa.select(_OF_CELLS, *map(sa.func.sum, (*_FIGURES, _FIGURES[0] * node_runs.c.cells)))
+    .select_from(node_runs_with_attempts)
+    .where(~took_one_attempt, is_attempt)
     .group_by(_OF_CELLS)
 )
 
@@ -200,12 +202,27 @@ def cell_groups(database: Database, sweep_id: str) -> list[CellGroup]:
     keys = (cells.c.combination, cells.c.status, cells.c.edited, cells.c.failure.is_(None))
     known = sa.func.count(cells.c.usd), sa.func.coalesce(sa.func.sum(cells.c.usd), 0.0)
     query = sa.select(*keys, sa.func.count(), sa.func.count(cells.c.finished_at), *known)
-    return [
+    groups = [
         CellGroup(combination, status, bool(edited), bool(unsaid) and status in DROPPED, *figures)
         for combination, status, edited, unsaid, *figures in _rows(
             database, query.where(cells.c.sweep_id == sweep_id).group_by(*keys)
         )
     ]
+    if not any(group.status == "pending" for group in groups):
+        return groups
+    with database.read() as connection:
+        running = running_cells(connection, [sweep_id]).get(sweep_id, {})
+    return [part for group in groups for part in _split(group, running)]
+
+
+def _split(group: CellGroup, running: dict[int, int]) -> Iterator[CellGroup]:
+    """Yield a group, those of its cells apart that are running; they are taken off the cells that are."""
+    count = min(running.get(group.combination, 0), group.cells) if group.status == "pending" else 0
+    if count:
+        running[group.combination] -= count
+        yield group._replace(status="running", cells=count, ended=0, priced=0, usd=0.0)
+    if count < group.cells:
+        yield group._replace(cells=group.cells - count)
 
 
 def outcomes_by_combination(groups: Iterable[CellGroup]) -> Rows:

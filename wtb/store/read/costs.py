@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.store.access.scope import in_scope
+from wtb.store.attempt_columns import attempt_column, is_attempt, of_node_run
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.tables.column_types import error_in_json
@@ -69,18 +70,14 @@ _COLUMNS: Final[dict[str, sa.ColumnElement[Any]]] = {
 _SWEEPS = sweeps.join(sessions, sessions.c.id == sweeps.c.session_id).join(
     workflows, workflows.c.id == sweeps.c.workflow_id
 )
-_ATTEMPTS = _SWEEPS.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).join(
-    attempts, attempts.c.node_run_id == node_runs.c.id
-)
-_CALLS = _ATTEMPTS.join(
-    calls, sa.and_(calls.c.node_run_id == attempts.c.node_run_id, calls.c.attempt == attempts.c.number)
-)
-_OF_TOOLS = _ATTEMPTS.join(
-    _TOOLS, sa.and_(_TOOLS.c.node_run_id == attempts.c.node_run_id, _TOOLS.c.number == attempts.c.number)
-)
+_ATTEMPTS = _SWEEPS.join(node_runs, node_runs.c.sweep_id == sweeps.c.id).outerjoin(attempts, of_node_run)
+_NUMBER = attempt_column("number")
+_CALLS = _ATTEMPTS.join(calls, sa.and_(calls.c.node_run_id == node_runs.c.id, calls.c.attempt == _NUMBER))
+_OF_TOOLS = _ATTEMPTS.join(_TOOLS, sa.and_(_TOOLS.c.node_run_id == node_runs.c.id, _TOOLS.c.number == _NUMBER))
 _IS_LOST = sa.func.coalesce(attempts.c.failure["kind"].as_string(), "") == "lost"  # for the sake of another one
-_LOST = sa.and_(attempts.c.status == "failed", _IS_LOST)
-_FAILED = sa.and_(attempts.c.status == "failed", ~_IS_LOST)
+_HAS_FAILED = attempt_column("status") == "failed"
+_LOST = sa.and_(_HAS_FAILED, _IS_LOST)
+_FAILED = sa.and_(_HAS_FAILED, ~_IS_LOST)
 
 
 @dataclass(frozen=True)
@@ -180,26 +177,26 @@ class Which:
             sweeps.c.project: self.project,
         }
         found = [is_visible, *(column == value for column, value in given.items() if value is not None)]
-        return found if self.since is None else [*found, attempts.c.started_at >= self.since]
+        return found if self.since is None else [*found, attempt_column("started_at") >= self.since]
 
 
 def of_attempts(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
     """Sums of attempts by dimensions other than the model: usd, tokens_in, tokens_out, attempts, and apart those that
     failed and those that were lost.
     """
-    under_way = sa.and_(node_runs.c.status == "running", attempts.c.number == node_runs.c.attempts)
-    failed = sa.and_(_FAILED, ~under_way)
+    under_way = sa.and_(node_runs.c.status == "running", node_runs.c.attempts == _NUMBER)
+    failed, usd = sa.and_(_FAILED, ~under_way), attempt_column("usd")
     figures = {
-        "usd": sa.func.sum(attempts.c.usd),
-        "tokens_in": total(attempts.c.tokens_in),
-        "tokens_out": total(attempts.c.tokens_out),
+        "usd": sa.func.sum(usd),
+        "tokens_in": total(attempt_column("tokens_in")),
+        "tokens_out": total(attempt_column("tokens_out")),
         "attempts": sa.func.count(),
         "failed_attempts": sa.func.sum(sa.case((failed, 1), else_=0)),
-        "failed_usd": sa.func.sum(sa.case((failed, attempts.c.usd), else_=0.0)),
+        "failed_usd": sa.func.sum(sa.case((failed, usd), else_=0.0)),
         "innocent_attempts": sa.func.sum(sa.case((_LOST, 1), else_=0)),
-        "innocent_usd": sa.func.sum(sa.case((_LOST, attempts.c.usd), else_=0.0)),
+        "innocent_usd": sa.func.sum(sa.case((_LOST, usd), else_=0.0)),
     }
-    return _sums(database, _named(by), figures, _ATTEMPTS, [*in_scope(database, sweeps), *which.conditions])
+    return _sums(database, _named(by), figures, _ATTEMPTS, [is_attempt, *in_scope(database, sweeps), *which.conditions])
 
 
 def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
@@ -214,7 +211,7 @@ def of_calls(database: Database, by: Sequence[str], which: Which) -> list[Spent]
         "failed_usd": sa.func.sum(sa.case((_FAILED, calls.c.usd), else_=0.0)),
         "innocent_usd": sa.func.sum(sa.case((_LOST, calls.c.usd), else_=0.0)),
     }
-    return _sums(database, _named(by), figures, _CALLS, [*in_scope(database, sweeps), *which.conditions])
+    return _sums(database, _named(by), figures, _CALLS, [is_attempt, *in_scope(database, sweeps), *which.conditions])
 
 
 def of_tools(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
@@ -230,7 +227,7 @@ def of_tools(database: Database, by: Sequence[str], which: Which) -> list[Spent]
         "duration_s": sa.func.sum(sa.func.coalesce(_TOOLS.c.duration_s, 0.0)),
         "reversed_calls": total(_TOOLS.c.reversed),
     }
-    return _sums(database, _named(by), figures, _OF_TOOLS, [*in_scope(database, sweeps), *which.conditions])
+    return _sums(database, _named(by), figures, _OF_TOOLS, [is_attempt, *in_scope(database, sweeps), *which.conditions])
 
 
 def of_collected(database: Database, by: Sequence[str], which: Which) -> list[Spent]:
@@ -277,12 +274,12 @@ def case_totals(database: Database, sweep_id: str) -> list[CaseTotal]:
     tried = (
         sa.select(
             executions.c.case_number,
-            sa.func.sum(attempts.c.usd).label("usd"),
-            total(attempts.c.tokens_in + attempts.c.tokens_out).label("tokens"),
-            sa.func.sum(attempts.c.duration_s).label("work_s"),
+            sa.func.sum(attempt_column("usd")).label("usd"),
+            total(attempt_column("tokens_in") + attempt_column("tokens_out")).label("tokens"),
+            sa.func.sum(attempt_column("duration_s")).label("work_s"),
         )
-        .select_from(runs.join(attempts, attempts.c.node_run_id == node_runs.c.id))
-        .where(mine)
+        .select_from(runs.outerjoin(attempts, of_node_run))
+        .where(mine, is_attempt)
         .group_by(executions.c.case_number)
         .order_by(executions.c.case_number)
     )

@@ -11,6 +11,7 @@ from wtb.core.errors import InputError, meant_or_known
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_among
+from wtb.store.cell_status import cell_columns, cell_status, cells_and_running
 from wtb.store.database import Database
 from wtb.store.log import derived_counts, row_counts
 from wtb.store.read.queries import as_bytes, as_checkpoint, rows_by_id, state_order, stored_bytes, the_one
@@ -45,7 +46,8 @@ def cells_like(
 ) -> list[FoundCell]:
     """Cells of a sweep, each with its case's id, its status and the execution that holds it."""
     query = (
-        sa.select(cells.c.combination, cells.c.repeat, cells.c.status, cells.c.execution_id, cases.c.id.label("case"))
+        sa.select(cells.c.combination, cells.c.repeat, cell_status, cells.c.execution_id, cases.c.id.label("case"))
+        .select_from(cells_and_running)
         .join(cases, sa.and_(cases.c.sweep_id == cells.c.sweep_id, cases.c.number == cells.c.case_number))
         .where(cells.c.sweep_id == sweep_id)
         .order_by(cells.c.case_number, cells.c.repeat, cells.c.combination)
@@ -60,7 +62,8 @@ def cells_like(
 def execution_cells(database: Database, execution: ExecutionRow) -> list[CellRow]:
     """The cells that an execution holds, by combination: those that it stands for and no retry has taken over."""
     query = (
-        sa.select(cells)
+        sa.select(*cell_columns)
+        .select_from(cells_and_running)
         .where(
             cells.c.sweep_id == execution.sweep_id,
             cells.c.case_number == execution.case_number,

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from wtb.core.status import ENDED_SWEEPS, FAILED_CELLS
 from wtb.store.bulk import fetch_records
+from wtb.store.cell_status import cell_status, cells_and_running
 from wtb.store.database import Database
 from wtb.store.read.queries import select_sweeps
 from wtb.store.rows.sweeps import EarlierSweep, SweepRow
@@ -111,7 +112,8 @@ def executions_of(database: Database, sweep_id: str, case: int, combinations: Se
 def outcomes_of(database: Database, sweep_id: str, case: int) -> Rows:
     """(combination, status, execution or None) of a case, in its first repeat."""
     query = (
-        sa.select(cells.c.combination, cells.c.status, cells.c.execution_id)
+        sa.select(cells.c.combination, cell_status, cells.c.execution_id)
+        .select_from(cells_and_running)
         .where(cells.c.sweep_id == sweep_id, cells.c.case_number == case, cells.c.repeat == 0)
         .order_by(cells.c.combination)
     )

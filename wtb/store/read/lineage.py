@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from wtb.core.values import Json
 from wtb.store.bulk import equal, fetch_among, fetch_records, parts
+from wtb.store.cell_status import cell_status, cells_and_running
 from wtb.store.database import Database
 from wtb.store.rows.control import RollbackRow
 from wtb.store.rows.executions import ExecutionRow, Mark
@@ -110,9 +111,13 @@ def family(
 
 def cells_held(database: Database, execution_ids: Sequence[str]) -> dict[str, dict[str, int]]:
     """Execution -> status -> how many cells name it as theirs."""
-    columns = (cells.c.execution_id, cells.c.status)
-    query = sa.select(*columns, sa.func.count()).join(executions, executions.c.id == cells.c.execution_id)
-    query = query.where(cells.c.sweep_id == executions.c.sweep_id).group_by(*columns)  # not those of pools
+    query = (
+        sa.select(cells.c.execution_id, cell_status, sa.func.count())
+        .select_from(cells_and_running)
+        .join(executions, executions.c.id == cells.c.execution_id)
+        .where(cells.c.sweep_id == executions.c.sweep_id)  # not those of pools
+        .group_by(cells.c.execution_id, cell_status)
+    )
     found: dict[str, dict[str, int]] = {}
     with database.read() as connection:
         for execution, status, count in fetch_among(connection, query, cells.c.execution_id, execution_ids):

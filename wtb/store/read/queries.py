@@ -29,7 +29,9 @@ from wtb.core.tree.checkpoints import (
 )
 from wtb.core.values import Value
 from wtb.store.access.scope import in_scope
+from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts, of_node_run
 from wtb.store.bulk import among, equal, fetch_among, fetch_record, fetch_records
+from wtb.store.cell_status import cell_columns, cell_status, cells_and_running
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, log_rows
 from wtb.store.read import tallies
@@ -49,11 +51,11 @@ from wtb.store.tables.schema import (
     is_case,
     is_visible,
     metrics,
+    node_run_columns,
     node_runs,
     scores,
     sessions,
     sweeps,
-    took_one_attempt,
     values,
     workflows,
 )
@@ -317,7 +319,7 @@ def line(database: Database, head_id: str) -> list[Checkpoint]:
 
 def node_runs_from(database: Database, checkpoint_id: str) -> list[NodeRunRow]:
     """The node runs that started from a checkpoint."""
-    query = sa.select(node_runs).where(node_runs.c.checkpoint_id == checkpoint_id)
+    query = sa.select(*node_run_columns).where(node_runs.c.checkpoint_id == checkpoint_id)
     return _with_ordered_writes(database, database.records(NodeRunRow, query))
 
 
@@ -393,10 +395,9 @@ def heads(database: Database, sweep_id: str) -> list[tuple[str | None, StoredPos
 def usd_of_attempts(sweep_id: str) -> sa.Select[Any]:
     """US dollars of all attempts that a sweep has now."""
     mine = node_runs.c.sweep_id == sweep_id
-    others = sa.select(attempts.c.usd).join(node_runs, node_runs.c.id == attempts.c.node_run_id)
-    each = sa.union_all(
-        sa.select(node_runs.c.usd).where(mine, took_one_attempt), others.where(mine, ~took_one_attempt)
-    ).subquery()
+    first = sa.select(node_runs.c.usd).where(mine, node_runs.c.begun_at.is_not(None))
+    others = sa.select(attempts.c.usd).join(node_runs, of_node_run).where(mine, node_runs.c.begun_at.is_(None))
+    each = sa.union_all(first, others).subquery()
     return sa.select(sa.func.coalesce(sa.func.sum(each.c.usd), 0.0))
 
 
@@ -426,8 +427,9 @@ def cell_rows(
     limit: int | None = None,
 ) -> Iterator[ListedCell]:
     """Cells in the order of case, repeat and combination, each with its case's id and its head."""
-    query = (
-        sa.select(cells, cases.c.id.label("case"), executions.c.head_id)
+    query: sa.Select[*tuple[Any, ...]] = (
+        sa.select(*cell_columns, cases.c.id.label("case"), executions.c.head_id)
+        .select_from(cells_and_running)
         .join(cases, sa.and_(cases.c.sweep_id == cells.c.sweep_id, cases.c.number == cells.c.case_number))
         .outerjoin(executions, executions.c.id == cells.c.execution_id)
         .where(cells.c.sweep_id == sweep_id)
@@ -435,7 +437,7 @@ def cell_rows(
         .limit(limit)
     )
     if statuses:
-        query = query.where(cells.c.status.in_(list(statuses)))
+        query = query.where(cell_status.in_(list(statuses)))
     query = query if case is None else query.where(is_case(case))
     with database.read() as connection:
         for row in connection.execute(query.execution_options(yield_per=2000)):
@@ -478,12 +480,17 @@ def _measure(row: MetricRow) -> Measure:
 
 
 def node_runs_by_id(database: Database, ids: Sequence[str]) -> list[NodeRunRow]:
-    rows = _records_with(database, NodeRunRow, node_runs.c.id, ids, node_runs.c.started_at)
-    return _with_ordered_writes(database, rows)
+    chosen = among(node_runs.c.id, ids, on_sqlite=database.is_sqlite)
+    query = sa.select(*node_run_columns).where(chosen).order_by(node_runs.c.started_at)
+    return _with_ordered_writes(database, database.records(NodeRunRow, query))
 
 
 def attempt_rows(database: Database, node_run_ids: Sequence[str]) -> list[AttemptRow]:
-    return _records_with(database, AttemptRow, attempts.c.node_run_id, node_run_ids, *attempts.primary_key)
+    """Attempts of node runs, in the order of their numbers."""
+    columns = [attempt_column(column.name) for column in attempts.c]
+    chosen = among(node_runs.c.id, node_run_ids, on_sqlite=database.is_sqlite)
+    query = sa.select(*columns).select_from(node_runs_with_attempts).where(chosen, is_attempt)
+    return database.records(AttemptRow, query.order_by(node_runs.c.id, attempts.c.number))
 
 
 def call_rows(database: Database, node_run_ids: Sequence[str]) -> list[CallRow]:

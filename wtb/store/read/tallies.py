@@ -16,6 +16,7 @@ import orjson
 import sqlalchemy as sa
 
 from wtb.store.bulk import insert_of, parts
+from wtb.store.cell_status import running_cells, with_running
 from wtb.store.database import Database
 from wtb.store.log import OLDEST_OPEN
 from wtb.store.rows.event_sources import COMPLETED
@@ -153,6 +154,8 @@ def _count(connection: sa.Connection, sweep_ids: Sequence[str]) -> dict[str, dic
     for part in parts(sweep_ids):
         for sweep_id, status, count in connection.execute(_COUNTS.where(cells.c.sweep_id.in_(part))):
             counts[sweep_id][status] = count
+    for sweep_id, running in running_cells(connection, [id for id in sweep_ids if counts[id].get("pending")]).items():
+        counts[sweep_id] = with_running(counts[sweep_id], sum(running.values()))
     return counts
 
 

@@ -208,6 +208,7 @@ class NodeRunRow(Record):
         attempts: How many it has had.
         cells: How many it was run for.
         writes: Key -> digest of what it wrote.
+        begun_at: When its first attempt began, as long as that has no row of its own.
     """
 
     id: str
@@ -235,6 +236,7 @@ class NodeRunRow(Record):
     ended_event: int | None
     ended_at: float | None
     replaces: str | None
+    begun_at: float | None
 
 
 class AskingNodeRun(NodeRunRow):

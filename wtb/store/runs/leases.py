@@ -20,6 +20,7 @@ from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.process_identity import ProcessIdentity, may_live
 from wtb.store.rows.executions import ExecutionRow, OfExecution
 from wtb.store.rows.sweeps import OwnerRow, RunnerRow, SweepRow
+from wtb.store.runs.node_progress import record_first_attempts
 from wtb.store.tables.schema import (
     cells,
     executions,
@@ -110,11 +111,9 @@ def claim_rows(
         .returning(executions)
     )
     claimed = fetch_records(connection, ExecutionRow, query)
-    if ids := [row.id for row in claimed]:
+    if ids := [row.id for row in claimed if row.head_id is not None]:  # others have not begun to wait
         connection.execute(
-            cells.update()
-            .where(cells.c.execution_id.in_(ids), cells.c.status.in_(sources(CELL, "running")))
-            .values(status="running")
+            cells.update().where(cells.c.execution_id.in_(ids), cells.c.status == "waiting").values(status="pending")
         )
     return sorted(claimed, key=lambda row: row.id)
 
@@ -147,8 +146,9 @@ def move_cells(connection: sa.Connection, execution: OfExecution, status: str, *
 
 def stop_nodes(connection: sa.Connection, ids: Sequence[str]) -> None:
     """End the running node runs of these executions: no runner is in them any more."""
-    running = (node_runs.c.execution_id.in_(list(ids)), node_runs.c.status == "running")
-    connection.execute(node_runs.update().where(*running).values(status="failed"))
+    running = sa.and_(node_runs.c.execution_id.in_(list(ids)), node_runs.c.status == "running")
+    record_first_attempts(connection, running)
+    connection.execute(node_runs.update().where(running).values(status="failed"))
 
 
 def renew(database: Database, runner_id: str, lease_s: float) -> None:
@@ -220,18 +220,6 @@ def release_runners(database: Database, sweep_id: str, runner_ids: Sequence[str]
             connection.execute(
                 releasing().where(executions.c.id.in_(part), executions.c.status.in_(sources(EXECUTION, "pending")))
             )
-            connection.execute(
-                cells.update()
-                .where(cells.c.execution_id.in_(part), cells.c.status == "running")
-                .values(status="pending")
-            )
-        # Cells name their root until they have an outcome, so those of its forks are found only by the sweep.
-        busy = sa.exists().where(executions.c.sweep_id == sweep_id, is_running)
-        connection.execute(
-            cells.update()
-            .where(cells.c.sweep_id == sweep_id, cells.c.status == "running", ~busy)
-            .values(status="pending")
-        )
         forget_reservations_of_lost(connection, runner_ids)
     return len(ids)
 

@@ -11,13 +11,15 @@ from typing import Literal
 import sqlalchemy as sa
 
 from wtb.core.tree.checkpoints import Checkpoint
+from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts, select_first_attempts
 from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import Database
 from wtb.store.log import keep_events
 from wtb.store.read.queries import as_checkpoint
 from wtb.store.rows.control import InvocationRow
 from wtb.store.rows.executions import AskingNodeRun, CheckpointRow, NodeRunRow
-from wtb.store.tables.schema import attempts, checkpoints, executions, invocations, node_runs
+from wtb.store.runs.records import FIRST_HAS_ROW
+from wtb.store.tables.schema import attempts, checkpoints, executions, invocations, node_run_columns, node_runs
 
 Adoption = Literal["ours", "busy", "changed", "lost"]
 
@@ -32,9 +34,23 @@ def tool_calls(database: Database, node_run_id: str, until: float | None = None)
 
 def ends_of_attempts(database: Database, node_run_id: str) -> dict[int, str | None]:
     """Number -> kind of its failure, of the attempts of a node run that a runner has recorded."""
-    query = sa.select(attempts.c.number, attempts.c.failure).where(attempts.c.node_run_id == node_run_id)
+    query = sa.select(attempt_column("number"), attempt_column("failure")).select_from(node_runs_with_attempts)
     with database.read() as connection:
-        return {number: failure and failure["kind"] for number, failure in connection.execute(query)}
+        ended = connection.execute(query.where(node_runs.c.id == node_run_id, is_attempt))
+        return {number: failure and failure["kind"] for number, failure in ended}
+
+
+def record_first_attempts(connection: sa.Connection, which: sa.ColumnElement[bool]) -> None:
+    """Write the rows of first attempts that were lost, or whose results were, so that further ones can follow.
+
+    Args:
+        connection: In a transaction that writes, and that keeps runners from these node runs.
+        which: The condition for their rows in `node_runs`.
+    """
+    names = [column.name for column in attempts.c]
+    connection.execute(attempts.insert().from_select(names, select_first_attempts(which)))
+    without_row = node_runs.c.begun_at.is_not(None)
+    connection.execute(node_runs.update().where(which, without_row).values(**FIRST_HAS_ROW))
 
 
 def asked_above(database: Database, head: Checkpoint, task: str, variant: str) -> list[AskingNodeRun]:
@@ -44,7 +60,7 @@ def asked_above(database: Database, head: Checkpoint, task: str, variant: str) -
         while head.trigger == "manual" and not head.writers and head.parent is not None:
             same = node_runs.c.checkpoint_id == head.parent, node_runs.c.task == task, node_runs.c.variant == variant
             last = sa.and_(attempts.c.node_run_id == node_runs.c.id, attempts.c.number == node_runs.c.attempts)
-            query = sa.select(node_runs, attempts.c.failure).join(attempts, last).where(*same)
+            query = sa.select(*node_run_columns, attempts.c.failure).join(attempts, last).where(*same)
             run = fetch_record(connection, AskingNodeRun, query)
             if run is None or run.failure is None or run.failure["kind"] != "waiting":
                 break
@@ -109,6 +125,7 @@ def adopt(database: Database, execution_id: str, token: int, head_id: str, known
             return "busy"
         if any(row.status in ("succeeded", "skipped") or row.attempts != known[row.id].attempts for row in rows):
             return "changed"
+        record_first_attempts(connection, node_runs.c.id.in_(sorted(known)))
         theirs = [row.id for row in rows if row.of != execution_id]
         if theirs:
             keep_events(connection, node_runs, theirs)

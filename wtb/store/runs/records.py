@@ -6,7 +6,7 @@ They are dictionaries, since statements are made of their columns. A type that i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NotRequired, Required, TypedDict
+from typing import Final, NotRequired, Required, TypedDict
 
 from wtb.core.failures import StoredFailure
 from wtb.core.questions import Kind
@@ -103,6 +103,21 @@ class NewNodeRun(TypedDict, total=False):
     ended_event: int | None
     ended_at: float | None
     replaces: str | None
+    begun_at: float | None
+    stdout: str | None
+    stderr: str | None
+
+
+# What changes of a node run when its first attempt gets a row of its own.
+FIRST_HAS_ROW: Final[NewNodeRun] = {
+    "begun_at": None,
+    "duration_s": 0.0,
+    "usd": 0.0,
+    "tokens_in": 0,
+    "tokens_out": 0,
+    "stdout": None,
+    "stderr": None,
+}
 
 
 class NewAttempt(TypedDict):

@@ -121,6 +121,22 @@ def _array_length_sqlite(element: array_length, compiler: Any, **kw: Any) -> str
     return f"json_array_length({compiler.process(element.clauses, **kw)})"
 
 
+class array_elements(FunctionElement[Any]):
+    """The elements of an array in a column of JSON: rows of one column `value`."""
+
+    inherit_cache = True
+
+
+@compiles(array_elements, "postgresql")
+def _array_elements_postgresql(element: array_elements, compiler: Any, **kw: Any) -> str:
+    return f"jsonb_array_elements({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(array_elements, "sqlite")
+def _array_elements_sqlite(element: array_elements, compiler: Any, **kw: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **kw)})"
+
+
 class score_object(FunctionElement[Any]):
     """An object of the scores of several rows (metric, value, error): of a metric its value, or its error."""
 

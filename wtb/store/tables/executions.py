@@ -49,7 +49,7 @@ executions = sa.Table(
     sa.Index("ix_executions_open", "sweep_id", "status", "id", **where(_IS_OPEN)),
     sa.Index("ix_executions_ended", "sweep_id", "ended_transaction", "ended_event"),
     sa.Index("ix_executions_begun", "sweep_id", "id", **where("status = 'pending' AND head_id IS NOT NULL")),
-    sa.Index("ix_executions_owner_id", "owner_id"),
+    sa.Index("ix_executions_owner_id", "owner_id", **where("owner_id IS NOT NULL")),
     sa.Index("ix_executions_parent_id", "parent_id"),
     sa.Index("ix_executions_lease_until", "lease_until", **where("status = 'running'")),
     sa.Index("ix_executions_published", "task_id", **where("status = 'pending' AND task_token = token")),
@@ -179,6 +179,11 @@ node_runs = sa.Table(
     sa.Column("ended_event", sa.BigInteger),
     sa.Column("ended_at", Seconds, comment="when it succeeded"),
     sa.Column("replaces", sa.String(200), comment="the default variant, if the first visit applies another one"),
+    sa.Column(
+        "begun_at", Seconds, comment="when the first attempt began, if this row describes it: so far, or for good"
+    ),
+    sa.Column("stdout", sa.Text, comment="of that attempt: its beginning and its end, where it is long"),
+    sa.Column("stderr", sa.Text, comment="the same"),
     sa.UniqueConstraint("checkpoint_id", "task", "variant"),
     one_of("status", NODE_RUN),
     sa.Index("ix_node_runs_sweep_id_node", "sweep_id", "node"),
@@ -186,7 +191,11 @@ node_runs = sa.Table(
     sa.Index("ix_node_runs_ended", "sweep_id", "ended_transaction", "ended_event"),
 )
 
+# Those of a `NodeRunRow`: what a node run printed is read by itself.
+node_run_columns = [column for column in node_runs.c if column.name not in ("stdout", "stderr")]
+
 # Of such a node run the row has what its only attempt took. They are nearly all of a sweep, and spare a join.
+# `wtb/store/attempt_columns.py` reads their attempts together with those that have rows.
 took_one_attempt: sa.ColumnElement[bool] = sa.and_(node_runs.c.status == "succeeded", node_runs.c.attempts == 1)
 
 attempts = sa.Table(

@@ -39,6 +39,7 @@ from wtb.store.tables.executions import is_pending as is_pending
 from wtb.store.tables.executions import is_published as is_published
 from wtb.store.tables.executions import is_running as is_running
 from wtb.store.tables.executions import is_unpublished as is_unpublished
+from wtb.store.tables.executions import node_run_columns as node_run_columns
 from wtb.store.tables.executions import node_runs as node_runs
 from wtb.store.tables.executions import took_one_attempt as took_one_attempt
 from wtb.store.tables.executions import values as values
@@ -76,4 +77,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1052"
+REVISION = "1053"

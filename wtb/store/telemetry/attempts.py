@@ -8,9 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.bulk import fetch_records
 from wtb.store.database import Database
-from wtb.store.tables.schema import attempts, calls, cases, cells, executions, invocations, node_runs, scores, sweeps
+from wtb.store.tables.schema import calls, cases, cells, executions, invocations, node_runs, scores, sweeps
 
 
 @dataclass(frozen=True)
@@ -145,14 +146,14 @@ def traced_attempts(database: Database, execution_ids: Collection[str]) -> list[
     """Return the attempts of executions."""
     query = (
         sa.select(
-            *(attempts.c[name] for name in ("node_run_id", "number", "status", "started_at", "duration_s")),
-            *(attempts.c[name] for name in ("usd", "tokens_in", "tokens_out", "failure")),
+            *map(attempt_column, ("node_run_id", "number", "status", "started_at", "duration_s")),
+            *map(attempt_column, ("usd", "tokens_in", "tokens_out", "failure")),
             *(node_runs.c[name] for name in ("execution_id", "node", "variant", "visit")),
-            sa.and_(attempts.c.status == "succeeded", node_runs.c.status == "succeeded").label("is_accepted"),
+            sa.and_(attempt_column("status") == "succeeded", node_runs.c.status == "succeeded").label("is_accepted"),
         )
-        .select_from(attempts.join(node_runs, node_runs.c.id == attempts.c.node_run_id))
-        .where(node_runs.c.execution_id.in_(execution_ids))
-        .order_by(attempts.c.started_at, attempts.c.node_run_id, attempts.c.number)
+        .select_from(node_runs_with_attempts)
+        .where(node_runs.c.execution_id.in_(execution_ids), is_attempt)
+        .order_by("started_at", node_runs.c.id, "number")
     )
     with database.read() as connection:
         return fetch_records(connection, TracedAttempt, query)

@@ -27,7 +27,6 @@ from wtb.store.housekeeping.references import values_named
 from wtb.store.log import adopt_log, continue_log
 from wtb.store.runs.leases import releasing, try_move
 from wtb.store.tables.schema import (
-    cells,
     executions,
     metadata,
     now,
@@ -182,7 +181,6 @@ def _clear(connection: sa.Connection) -> None:
 def _release(connection: sa.Connection, by: str) -> None:
     """Have nobody work on anything. What a process ran by itself is paused, since no worker goes on with it."""
     connection.execute(releasing().where(executions.c.status == "running"))
-    connection.execute(cells.update().where(cells.c.status == "running").values(status="pending"))
     alone = sa.select(sweeps.c.id).where(sweeps.c.status == "running", ~sweeps.c.queued)
     for sweep_id in connection.scalars(alone).all():
         try_move(connection, sweep_id, "paused", reason=RESTORED, by=by)

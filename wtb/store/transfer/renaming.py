@@ -26,7 +26,6 @@ _OF_SPENDING: Final = ("node_runs", "attempts", "calls")
 # A paused sweep may have executions that workers are about to release.
 _RELEASED: Final[Mapping[str, Mapping[str, str]]] = {
     "executions": {"running": "pending"},
-    "cells": {"running": "pending"},
     "node_runs": {"running": "failed"},
 }
 
