@@ -23,8 +23,8 @@ from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.harness.workers import ROOT, empty_stack
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.runs.workers import worker_rows
 from wtb.store.tables.schema import node_runs
+from wtb.store.telemetry.workers import worker_rows
 
 WTB = [sys.executable, "-m", "wtb"]
 IMPORT = "import importlib, json, sys\nfor name in json.load(open(sys.argv[1])): importlib.import_module(name)"

@@ -24,7 +24,7 @@ from wtb.operations.running.preparing import prepare_single
 from wtb.operations.running.submitting import submit
 from wtb.store.database import Database
 from wtb.store.read.references import find, find_one
-from wtb.store.runs import workers
+from wtb.store.telemetry import workers
 
 MODULE = """
 from wtb import Workflow

@@ -28,8 +28,8 @@ from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb.store.runs.retry import retry
-from wtb.store.runs.workers import overdue
 from wtb.store.tables.schema import calls, cells, checkpoints, events, executions, invocations, node_runs, sweeps
+from wtb.store.telemetry.workers import overdue
 
 DERIVED_KINDS = {kind for one in DERIVED for kind in one.kinds}
 

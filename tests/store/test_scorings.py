@@ -45,6 +45,12 @@ def claimed(bench: Bench, row: ScoringRow, runner: str = "one", lease_s: float =
     return found
 
 
+def published(bench: Bench) -> list[str]:
+    """Publish what can be claimed. Returns the ids."""
+    with bench.database.write() as connection:
+        return [id for id, _, _ in rescore.publish_scorings(connection)]
+
+
 def status_of(bench: Bench, row: ScoringRow) -> str:
     return rescore.find_scoring(bench.database, bench.sweep_id, row.id).status
 
@@ -62,7 +68,7 @@ def scored(bench: Bench, held: ScoringRow, stop: Stop | None = None) -> Scored:
 
 def test_who_has_it_writes_and_counts(bench: Bench) -> None:
     held = claimed(bench, asked(bench))
-    assert rescore.claimable_scorings(bench.database, [""]) == []
+    assert rescore.scoring_of_task(bench.database, held.id) is None
     assert scored(bench, held).scores == 1
     rescore.end_scoring(bench.database, held, "succeeded")
     found = rescore.find_scoring(bench.database, bench.sweep_id, held.id)
@@ -78,10 +84,13 @@ def test_what_may_ask_judges_runs_where_nodes_do(bench: Bench, monkeypatch: pyte
     assert {row["error"] for row in bench.rows(scores)} == {None}
 
 
-def test_only_its_queue_has_it(bench: Bench) -> None:
+def test_a_task_of_it_is_published_once_for_its_queue(bench: Bench) -> None:
     row = asked(bench, "gpu")
-    assert rescore.claimable_scorings(bench.database, ["", "cpu"]) == []
-    assert rescore.claimable_scorings(bench.database, ["", "gpu"]) == [row]
+    with bench.database.write() as connection:
+        assert rescore.publish_scorings(connection) == [(row.id, "gpu", bench.sweep_id)]
+        assert rescore.publish_scorings(connection) == []
+        assert rescore.publish_scorings(connection, again_s=60.0) == []
+        assert rescore.publish_scorings(connection, again_s=-1.0) == [(row.id, "gpu", bench.sweep_id)]
 
 
 def test_who_lost_it_writes_nothing_and_ends_nothing(bench: Bench) -> None:
@@ -100,10 +109,15 @@ def test_who_lost_it_writes_nothing_and_ends_nothing(bench: Bench) -> None:
 def test_those_of_one_sweep_are_done_one_after_the_other(bench: Bench) -> None:
     first, second = asked(bench), asked(bench)
     held = claimed(bench, first)
-    assert rescore.claimable_scorings(bench.database, [""]) == []
+    assert published(bench) == []
     assert rescore.claim_scoring(bench.database, second, "two", LEASE_S) is None
     rescore.release_scoring(bench.database, held)
-    assert {row.id for row in rescore.claimable_scorings(bench.database, [""])} == {first.id, second.id}
+    assert set(published(bench)) == {first.id, second.id}
+    claimed(bench, first)
+    rescore.withdraw_scoring(bench.database, second.id)  # its task came while the other one ran
+    assert published(bench) == []
+    rescore.end_scoring(bench.database, rescore.find_scoring(bench.database, bench.sweep_id, first.id), "succeeded")
+    assert published(bench) == [second.id]
 
 
 def test_what_was_begun_too_often_fails(bench: Bench) -> None:
@@ -136,7 +150,7 @@ def test_who_cancels_a_sweep_ends_it(bench: Bench) -> None:
 def test_a_sweep_that_is_deleted_takes_it_along(bench: Bench) -> None:
     held, waits = claimed(bench, asked(bench)), asked(bench)
     begin_deletion(bench.database, bench.sweep_id)
-    assert rescore.claimable_scorings(bench.database, [""]) == []
+    assert published(bench) == []
     assert rescore.claim_scoring(bench.database, waits, "two", LEASE_S) is None
     assert not rescore.renew_scoring(bench.database, held, LEASE_S)
     delete_sweep(bench.database, bench.sweep_id)

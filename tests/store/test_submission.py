@@ -20,11 +20,12 @@ from wtb.store.events import add_event, subject
 from wtb.store.housekeeping import deletion
 from wtb.store.limits import sessions, usage
 from wtb.store.read import costs, queries, references
-from wtb.store.runs import leases, maintenance, publishing, submission, workers
+from wtb.store.runs import leases, maintenance, publishing, submission
 from wtb.store.runs.queue import QueuedSweep
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import Also, submit
 from wtb.store.tables.schema import cases, cells, combinations, events, executions, metadata, sweeps
+from wtb.store.telemetry import workers
 
 When = Callable[[int], object]
 

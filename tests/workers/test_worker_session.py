@@ -13,9 +13,9 @@ from unittest.mock import MagicMock
 import pytest
 
 from wtb.core.stop import Stop
+from wtb.core.telemetry.task_record import TaskRecord
 from wtb.execution.journal import Lost
 from wtb.execution.runtime.thread_pool import Job
-from wtb.execution.task_record import TaskRecord
 from wtb.store.database import Database
 from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.runs import leases
@@ -23,8 +23,7 @@ from wtb.store.runs.queue import DEFAULT_QUEUE, demand
 from wtb_workers import session as session_module
 from wtb_workers.process import TaskState, Unfinished, WorkerProcess
 from wtb_workers.session import WorkerSession
-from wtb_workers.slots import Slots, WaitingWork
-from wtb_workers.task_run import TaskRun
+from wtb_workers.slots import Slots, TaskRun, WaitingWork
 
 
 class TakenAway:

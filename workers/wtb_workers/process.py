@@ -14,16 +14,15 @@ from celery import Celery
 
 from wtb.core.errors import StoreError, WTBError
 from wtb.core.fault_points import point
-from wtb.execution.task_record import TaskCounts
+from wtb.core.telemetry.task_record import TaskCounts
 from wtb.store.database import Database
 from wtb.store.runs.publishing import cluster_of, next_published, publish, publish_again, withdraw_task
 from wtb.store.runs.queue import ClaimOutcome
 from wtb_workers.code.publisher import Publisher
 from wtb_workers.scorings import NotHere, ScoringResult
 from wtb_workers.session import STOPPED, WorkerSession
-from wtb_workers.slots import Slots, Work, Worker
+from wtb_workers.slots import Slots, TaskRun, Work, Worker
 from wtb_workers.task_messages import TaskSender, send
-from wtb_workers.task_run import TaskRun
 
 log = logging.getLogger("wtb")
 T = TypeVar("T")

@@ -107,6 +107,7 @@ class Scorings:
             raise NotHere
         row = rescore.scoring_of_task(self._database, id)
         if row is None:
+            rescore.withdraw_scoring(self._database, id)  # another one of its sweep may be under way
             return None
         try:
             sweep = find_sweep(self._database, row.sweep_id)
@@ -138,7 +139,10 @@ class Scorings:
             raise NotHere
         try:
             held = rescore.claim_scoring(self._database, row, self._runner.id, LEASE_S)
-            return None if held is None else self._hold(held, sweep, named)
+            if held is None:
+                rescore.withdraw_scoring(self._database, row.id)
+                return None
+            return self._hold(held, sweep, named)
         finally:
             with suppress(StoreError):
                 queue.leave(self._database, slot)

@@ -36,8 +36,7 @@ from wtb_workers.assignment import SweepAssignment
 from wtb_workers.code.warm import Codes
 from wtb_workers.refusals import Refusals
 from wtb_workers.scorings import Scorings
-from wtb_workers.slots import Pace, Slots, WaitingWork, Work, Worker
-from wtb_workers.task_run import TaskRun
+from wtb_workers.slots import Pace, Slots, TaskRun, WaitingWork, Work, Worker
 
 CLOSING_S = 5.0
 STOPPED = "its worker is being stopped"

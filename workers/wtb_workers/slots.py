@@ -1,4 +1,4 @@
-"""The slots of a worker process, and the executions that wait in it for one of them."""
+"""The slots of a worker process, the tasks that run on them, and the executions that wait in it for one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
+from wtb.core.telemetry.task_record import TaskRecord
 from wtb.execution.execution import Execution
 from wtb.store.runs.queue import DEFAULT_QUEUE
 from wtb_workers.assignment import SweepAssignment
 
 Work = tuple[SweepAssignment, Execution]
+T = TypeVar("T")
+
+_LOOK_S = 1.0  # between two looks of a task for work, should a wake-up be missed
 
 
 @dataclass(frozen=True)
@@ -131,3 +136,46 @@ class WaitingWork:
     def executions_of(self, assignment: SweepAssignment) -> list[Execution]:
         with self._lock:
             return [execution for owner, execution in self._work if owner is assignment]
+
+
+class TaskRun:
+    """Counts the executions of a task that this process has. Threads share it.
+
+    Attributes:
+        record: What came of them so far.
+        sweep_id: Their sweep.
+        roots: How many of them had not begun when they were claimed.
+        seconds: That slots have spent on them.
+        given_up: Why some were released although nobody asked for them; None if that did not happen.
+        is_cancelled: Whether their sweep was cancelled.
+    """
+
+    def __init__(self, task_id: str, sweep_id: str, executions: int, roots: int) -> None:
+        self.record = TaskRecord(task_id)
+        self.sweep_id = sweep_id
+        self.roots = roots
+        self.seconds = 0.0
+        self.given_up: str | None = None
+        self.is_cancelled = False
+        self._open = executions
+        self._changed = threading.Condition()
+
+    def add(self, count: int) -> None:
+        """Count executions that were taken (or, with a negative count, that ended or were released)."""
+        with self._changed:
+            self._open += count
+            self._changed.notify_all()
+
+    def spend(self, seconds: float) -> None:
+        """Count time of a slot."""
+        with self._changed:
+            self.seconds += seconds
+
+    def next(self, take: Callable[[], T | None]) -> T | None:
+        """Return what `take` returns, as soon as it is not None; None once all executions have ended."""
+        with self._changed:
+            while self._open > 0:
+                if (work := take()) is not None:
+                    return work
+                self._changed.wait(_LOOK_S)
+            return None

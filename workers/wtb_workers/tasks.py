@@ -9,7 +9,7 @@ from celery import Task, shared_task
 from celery.exceptions import Ignore, Reject
 
 from wtb.core.errors import InputError, WTBError
-from wtb.execution.task_record import TaskCounts
+from wtb.core.telemetry.task_record import TaskCounts
 from wtb_workers import hosting
 from wtb_workers.process import TaskState, Unfinished
 from wtb_workers.scorings import ScoringResult

@@ -11,10 +11,10 @@ from wtb.authoring.context.attempt_record import CaseView
 from wtb.core.classes.frozen import frozen
 from wtb.core.failures import Failure
 from wtb.core.questions import Dialogue
+from wtb.core.telemetry.task_record import TaskRecord
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.values import Value, Values
 from wtb.execution.engine.protocol import Result
-from wtb.execution.task_record import TaskRecord
 from wtb.store.rows.executions import AskedRow, NodeRunRow
 
 NodeRunKey = tuple[str, str]  # the key of a task, and a variant

@@ -20,6 +20,7 @@ from wtb.core.ids import new_id
 from wtb.core.questions import Hold
 from wtb.core.scoring.measure import Score
 from wtb.core.stop import Stopped
+from wtb.core.telemetry.task_record import named
 from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.grouping import Choices, Chosen, chosen, node_runs
 from wtb.core.values import Json
@@ -32,7 +33,6 @@ from wtb.execution.journal import Journal, Lost
 from wtb.execution.node_run import NodeRuns
 from wtb.execution.rows import Happened
 from wtb.execution.state import RunningSweep
-from wtb.execution.task_record import named
 from wtb.execution.together import Together, Wanted, run_forked
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.growth.extension import STOPPED

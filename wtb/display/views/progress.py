@@ -19,9 +19,9 @@ from wtb.store.database import Database
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries, tallies
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.runs import workers
 from wtb.store.runs.publishing import cluster_of
 from wtb.store.runs.queue import DEFAULT_QUEUE
+from wtb.store.telemetry import workers
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import RunStatus

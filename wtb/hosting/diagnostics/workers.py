@@ -16,9 +16,9 @@ from wtb.display.views.progress import crew, without_worker, worker_command
 from wtb.hosting.diagnostics.finding import check
 from wtb.store.database import Database
 from wtb.store.files.locations import check_files, sharing, workspaces_of
-from wtb.store.runs import workers
 from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
 from wtb.store.runs.queue import DEFAULT_QUEUE, demand
+from wtb.store.telemetry import workers
 
 if TYPE_CHECKING:
     from wtb.core.documents.sweeps import WorkerDocument

@@ -25,10 +25,10 @@ from wtb.core.version import __version__
 from wtb.store.database import Database
 from wtb.store.read.activity import Counts, SweepState, count, queues, sweep_states
 from wtb.store.rows.control import ExporterRow
-from wtb.store.runs.workers import waiting as pending_by_queue
-from wtb.store.runs.workers import worker_rows
 from wtb.store.telemetry.attempts import roots
 from wtb.store.telemetry.positions import collectors
+from wtb.store.telemetry.workers import waiting as pending_by_queue
+from wtb.store.telemetry.workers import worker_rows
 
 AT_A_TIME = 200  # sweeps that one query counts
 

@@ -41,9 +41,10 @@ from wtb.store.limits.budgets import check_limits
 from wtb.store.read import queries
 from wtb.store.read.references import ExecutionTarget, SweepTarget, Target, TargetKind, find_target
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.runs import leases, workers
+from wtb.store.runs import leases
 from wtb.store.runs.retry import AGAIN
 from wtb.store.runs.retry import retry as retry_cells
+from wtb.store.telemetry import workers
 
 LET_GO_S = 15.0  # that workers get to end what they run of a paused sweep: nodes have a grace of 10 s
 SEEN_S = 2.0  # in which every worker has seen that a sweep is paused; they look once a second

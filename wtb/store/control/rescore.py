@@ -184,6 +184,13 @@ def publish_scorings(connection: sa.Connection, again_s: float | None = None) ->
     return [(id, queue, sweep_id) for id, queue, sweep_id in rows]
 
 
+def withdraw_scoring(database: Database, id: str) -> None:
+    """Have the task of what waits to be scored sent again, once it can be claimed."""
+    database.execute(
+        scorings.update().where(scorings.c.id == id, scorings.c.status == "pending").values(published_at=None)
+    )
+
+
 def scoring_of_task(database: Database, id: str) -> ScoringRow | None:
     """Return what a task is to score; None if that is done, or another worker does it."""
     return database.record(ScoringRow, sa.select(scorings).where(scorings.c.id == id, _is_claimable()))
