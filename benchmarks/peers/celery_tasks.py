@@ -1,4 +1,4 @@
-"""T and S as plain Celery: one task a cell, which runs all three nodes. Nothing durable, no result.
+"""T and S as plain Celery: a task runs all three nodes of one cell, or of several. Nothing durable, no result.
 
 The worker is `python -m benchmarks.peers.celery_tasks POOL SLOTS`. A task appends a line to a file, which is no work
 to speak of, so that every cell can be verified.
@@ -22,7 +22,7 @@ BROKER = "BENCH_PLAIN_BROKER"
 LINES = "BENCH_PLAIN_LINES"
 CELLS = [(case, list(chosen)) for case, chosen in product(range(CASES), product(range(VARIANTS), repeat=len(STEPS)))]
 
-TASK = "plain.cell"
+TASK = "plain.cells"
 _lines: list[int] = []
 
 
@@ -42,7 +42,12 @@ def _app(url: str) -> Celery:
 
 
 @shared_task(name=TASK)  # type: ignore[untyped-decorator]
-def cell(case: int, variants: list[int], sleep_s: float) -> None:
+def run_cells(cells: list[tuple[int, list[int]]], sleep_s: float) -> None:
+    for case, variants in cells:
+        _run_cell(case, variants, sleep_s)
+
+
+def _run_cell(case: int, variants: list[int], sleep_s: float) -> None:
     state: State = {"x": case}
     for step, variant in zip(STEPS.values(), variants, strict=True):
         if sleep_s:
@@ -67,13 +72,16 @@ class Plain:
             stack.start("benchmarks.peers.celery_tasks", pool, str(slots), f"plain-{number}") for number in range(count)
         ]
 
-    def timed(self, sleep_s: float = 0.0) -> float:
-        """Seconds from the first publication to the end of the last task; every cell is verified."""
+    def timed(self, sleep_s: float = 0.0, *, batch: int = 1) -> float:
+        """Measure the seconds from the first publication to the end of the last task; every cell is verified.
+
+        batch: cells in a task.
+        """
         os.truncate(self._lines, 0)
         begun = time.time()
         with self._app.producer_or_acquire() as producer:
-            for case, variants in CELLS:
-                self._app.send_task(TASK, (case, variants, sleep_s), producer=producer, retry=False)
+            for place in range(0, len(CELLS), batch):
+                self._app.send_task(TASK, (CELLS[place : place + batch], sleep_s), producer=producer, retry=False)
         self._stack.until(lambda: self._lines.read_bytes().count(b"\n") >= len(CELLS), "plain tasks")
         return _verified(self._lines) - begun
 

@@ -527,6 +527,27 @@ def test_a_worker_that_cannot_start_is_an_error_that_says_so(folder: Project, op
     gone(folder.folder)
 
 
+@pytest.mark.slow
+def test_modules_of_a_user_may_have_the_names_of_what_it_runs(folder: Project) -> None:
+    """Only node processes import from the folder, and there a user's own modules come first."""
+    own = {f"{name}.py": f"NAME = {name!r}\n" for name in ("flower", "celery", "redis", "queue")}
+    code = (
+        "import queue, redis\nfrom wtb import END, Workflow\nwf = Workflow('own')\n"
+        "@wf.node\ndef names(state):\n    return {'names': [queue.NAME, redis.NAME]}\n"
+        "wf.entry(names)\nwf.edge(names, END)\n"
+    )
+    spec = "workflow: own:wf\ncases: [{id: c0, input: {}}]\nevaluate: [{exact_match: {field: names}}]\n"
+    folder.write({**own, "own.py": code, "own.yaml": spec})
+    folder.wtb("up", *QUICK, "--detach", check=0, timeout=PATIENCE_S)
+    try:
+        shown = folder.wtb("submit", "own.yaml", "--wait", check=None, timeout=PATIENCE_S)
+        assert shown.code == 0, shown.said
+        status = folder.wtb("status", "--stack", "--format", "json", check=0).json
+        assert {part["status"] for part in status["parts"]} == {"up"}
+    finally:
+        folder.wtb("down", check=0, timeout=PATIENCE_S)
+
+
 def test_down_without_a_stack_says_so(empty_project: Project) -> None:
     done = empty_project.inside("down", check=0)
     assert done.said == "no stack is up in this folder: nothing to stop"
