@@ -206,12 +206,12 @@ def test_metadata_must_be_json() -> None:
 
 
 def test_workers_get_a_created_run_once_it_is_resumed(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    notified: list[Database] = []
-    notifier = SimpleNamespace(
-        url="redis://", check=lambda: None, problem=lambda: None, close=lambda: None, notify_pending=notified.append
+    published: list[Database] = []
+    publisher = SimpleNamespace(
+        url="redis://", check=lambda: None, problem=lambda: None, close=lambda: None, publish_pending=published.append
     )
     monkeypatch.setattr(
-        "wtb.operations.context.entry_points", lambda **_: [SimpleNamespace(load=lambda: lambda _: notifier)]
+        "wtb.operations.context.entry_points", lambda **_: [SimpleNamespace(load=lambda: lambda _: publisher)]
     )
     prepared = prepare_single(workflow(), {"name": "Ana"})
     monkeypatch.setattr("wtb.operations.running.continuing.rebind", lambda *_: prepared.bound)
@@ -219,11 +219,11 @@ def test_workers_get_a_created_run_once_it_is_resumed(postgres_url: str, monkeyp
         context = Context(bench.database)
         created = submit(context, prepared, anyway=True, create_only=True)
         assert not created.started
-        assert notified == []
+        assert published == []
         run = bench.execution(created.sweep)
         assert (run.status, workers.waiting(bench.database)) == ("paused", {})
         resume(context, created.sweep)
-        assert (run.status, len(notified)) == ("pending", 1)
+        assert (run.status, len(published)) == ("pending", 1)
         sweep = wtb.Sweep(workflow=workflow(), cases=[{"id": "one", "input": {"name": "A"}}], vary={"greet": "all"})
         with pytest.raises(InputError, match="only a single input can be created"):
             submit(context, sweep.prepare(), anyway=True, create_only=True)

@@ -20,8 +20,7 @@ from wtb.config.credentials import DATABASE_URL, keep
 from wtb.core.errors import BrokerAway, InputError, StoreAway
 from wtb.core.units import MOST_SLOTS
 from wtb.store import database as databases
-from wtb.store.runs import maintenance
-from wtb.store.runs.publishing import cluster_of
+from wtb.store.runs import maintenance, publishing
 from wtb_workers import broker_publisher
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def worker(
     from wtb_workers.slots import Worker
 
     wait_for(database.prepare, lambda: reach(app.conf.broker_url))
-    cluster = cluster_of(database)
+    cluster = publishing.cluster_of(database)
     database.close()
     slots = concurrency or os.cpu_count() or 1
     host = f"{name or f'wtb-{os.getpid()}'}@{socket.gethostname()}"

@@ -66,6 +66,7 @@ _LEFT_OUT: Final = {
     *("ended_transaction", "ended_event", "ended_at", "replaces"),  # of events, which the archive has
     *("logged_transaction", "logged_event", "tried", "cached"),  # the same
     *("owner_id", "token", "lease_until", "kills", "losses", "queue", "asked", "stalled_at", "deferred"),
+    *("task_id", "task_token", "published_at"),
     "transaction",
 }
 # Columns that hold ids, and of which table; events and answers hold ids within their data.
