@@ -5,13 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from functools import cache
+from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import orjson
 import sqlalchemy as sa
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 from pydantic_core import PydanticCustomError
 
+from wtb.core.documents.events import EventDocument
 from wtb.core.errors import InputError, StateError
 from wtb.core.providers.faults import Reason
 from wtb.core.scoring.figures import OBSERVED, read_observed
@@ -373,12 +384,32 @@ def read_row(table: sa.Table, line: bytes, where: str) -> Line:
     except orjson.JSONEncodeError as error:
         raise InputError(f"{where}: {error}") from None
     check_texts(found, where)
+    if table is events:
+        _check_event(found, where)
     row = Line(where, found, record)
     for name in _TYPED_JSON.get(table.name, ()):
         check_typed(row.text(name), f"{where}: {name}")
     if table is approvals:
         check_typed(_text(part_of(found.get("answer"), "value")), f"{where}: answer.value")
     return row
+
+
+@cache
+def _event_data() -> dict[str, TypeAdapter[Any]]:
+    """What the data of an event looks like, by kind, as `wtb log` prints it."""
+    hints = [get_type_hints(event) for event in get_args(EventDocument)]
+    return {get_args(hint["kind"])[0]: TypeAdapter(hint["data"]) for hint in hints}
+
+
+def _check_event(row: Row, where: str) -> None:
+    """Raise InputError unless an event is of a known kind and has the data of that kind."""
+    kind = str(row["kind"])
+    if kind not in _event_data():
+        raise InputError(f"{where}: kind: {kind!r} is no kind of event")
+    try:
+        _event_data()[kind].validate_json(orjson.dumps(row["data"]), strict=True)
+    except ValidationError as error:
+        raise InputError(f"{where}: data: {first_of(error)}") from None
 
 
 def _text(value: JsonValue) -> str | None:
