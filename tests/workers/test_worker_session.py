@@ -131,7 +131,7 @@ def test_a_message_that_finds_all_slots_lent_goes_back_to_its_queue_within_a_sec
 
 
 def test_a_task_ends_when_the_last_of_its_executions_has_wherever_it_ran() -> None:
-    run = TaskRun("t1", SimpleNamespace(), executions=1, roots=1)  # type: ignore[arg-type]
+    run = TaskRun("t1", "s", executions=1, roots=1)
     waiting = [1]
     assert run.next(lambda: waiting.pop() if waiting else None) == 1
     run.add(1)  # it has forked, and the fork was lent to another slot

@@ -132,7 +132,7 @@ class WorkerSession:
         except WTBError:
             assignment.use(-len(rows))
             raise
-        run = TaskRun(task_id, assignment, len(rows), sum(row.head_id is None for row in rows))
+        run = TaskRun(task_id, sweep_id, len(rows), sum(row.head_id is None for row in rows))
         self._runs[task_id] = run
         for row, execution in zip(rows, loaded, strict=True):
             assignment.journal.adopt_claim(row.id, row.token)
@@ -149,18 +149,17 @@ class WorkerSession:
         """
         task_id = run.record.id
         try:
-            while (work := run.next(lambda: self._next_of(run))) is not None:
+            while (work := run.next(lambda: self._next_of(task_id))) is not None:
                 self.run(work)
         finally:
             self._runs.pop(str(task_id), None)
         if run.given_up is None and run.roots:
-            publishing.measure(self.database, run.assignment.sweep_id, run.seconds, run.roots)
+            publishing.measure(self.database, run.sweep_id, run.seconds, run.roots)
 
-    def _next_of(self, run: TaskRun) -> Work | None:
-        """Take work of a task; while the last of it runs on lent slots, work of others of its sweep."""
+    def _next_of(self, task_id: str | None) -> Work | None:
         if self.ended:
             raise StoreError("its worker lost its leases")
-        return self._waiting.pop(run.record.id) or self.next_waiting(run.assignment)
+        return self._waiting.pop(task_id)
 
     @property
     def waiting(self) -> int:

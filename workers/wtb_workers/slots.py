@@ -18,7 +18,7 @@ from wtb_workers.assignment import SweepAssignment
 Work = tuple[SweepAssignment, Execution]
 T = TypeVar("T")
 
-_LOOK_S = 0.02  # between two looks for work of others, while the last of a task runs on lent slots
+_LOOK_S = 1.0  # between two looks of a task for work, should a wake-up be missed
 
 
 @dataclass(frozen=True)
@@ -143,16 +143,16 @@ class TaskRun:
 
     Attributes:
         record: What came of them so far.
-        assignment: Their sweep in this process.
+        sweep_id: Their sweep.
         roots: How many of them had not begun when they were claimed.
         seconds: That slots have spent on them.
         given_up: Why some were released although nobody asked for them; None if that did not happen.
         is_cancelled: Whether their sweep was cancelled.
     """
 
-    def __init__(self, task_id: str, assignment: SweepAssignment, executions: int, roots: int) -> None:
+    def __init__(self, task_id: str, sweep_id: str, executions: int, roots: int) -> None:
         self.record = TaskRecord(task_id)
-        self.assignment = assignment
+        self.sweep_id = sweep_id
         self.roots = roots
         self.seconds = 0.0
         self.given_up: str | None = None
