@@ -101,7 +101,7 @@ def test_failed_tasks_name_the_failed_cases_and_hardly_any_does_nothing(watched:
 
     (cluster.project.folder / "gate").unlink()
     cancelled = submit(cluster, "cancelled", 30, "{hold: c5}")
-    cluster.until(lambda: cluster.cells(cancelled)["running"], "some of it to run")
+    cluster.until(lambda: cluster.query(held, sweep=cancelled), "some of it to run")
     cluster.wtb("cancel", cancelled, "--yes", check=0)
 
     ended = ("SUCCESS", "FAILURE", "RETRY", "REVOKED")
