@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 RETRY_S = 1.0  # between attempts to reach the database
 PATIENCE_S = 5.0
+LENDING_S = 0.02  # between two looks whether free slots may take branches of other slots' tasks
 LENT_S = 0.5  # that a message waits for a slot which was lent to a branch of another task
 REQUEUE_DELAY_S = 0.2  # before a message that this process cannot take now goes back to its queue
 CLEAN_UP_S = 300.0  # between two clean-ups of what dead workers left on this machine
@@ -178,12 +179,18 @@ class WorkerProcess:
         broker is away, it claims published tasks, too.
         """
         while not self._closing.is_set():
-            self._woken.wait(None if self._sender.healthy else RETRY_S)
+            self._woken.wait(self._next_look_s())
             self._woken.clear()
             while (session := self._session) is not None and session.waiting and self._start_waiting(session):
                 pass
             while not self._sender.healthy and self._start_published():
                 pass
+
+    def _next_look_s(self) -> float | None:
+        """Return the seconds after which work is looked for again, unless somebody wakes the dispatcher before."""
+        if self._session is not None and self._session.waiting and len(self._slots):
+            return LENDING_S  # branches wait for published tasks to be claimed, which wakes nobody
+        return None if self._sender.healthy else RETRY_S
 
     def _start_waiting(self, session: WorkerSession) -> bool:
         """Start waiting work on free slots. Returns whether there was any, and a slot for it."""
