@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -17,6 +19,7 @@ from wtb.operations.context import Context, Publisher
 from wtb.store.database import Database
 from wtb_workers import broker_publisher
 from wtb_workers.broker_publisher import CLOSED, BrokerPublisher
+from wtb_workers.task_messages import TaskSender
 
 TASKS = ["task"]
 
@@ -88,3 +91,33 @@ class FakePublisher:
 
     def close(self) -> None:
         self.closed = True
+
+
+def test_what_is_sent_often_waits_once_and_is_sent_again_after_the_broker_was_away() -> None:
+    broker_answers, calls = threading.Event(), threading.Semaphore(0)
+
+    def recovered(app: object) -> None:
+        if not broker_answers.is_set():
+            raise ConnectionError("away")
+
+    def publish(app: object) -> None:
+        recovered(app)
+        calls.release()
+
+    sender = TaskSender(MagicMock(), recovered=recovered)
+    for _ in range(3):
+        sender.submit(publish)
+    wait_until(lambda: not sender.healthy)
+    sender.submit(publish)  # is given up, since the broker is still away
+    broker_answers.set()
+    wait_until(lambda: sender.healthy)
+    sender.submit(publish)
+    assert calls.acquire(timeout=10), "a publication that was given up does not keep out the next one"
+    sender.close(10)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import TypeVar
@@ -16,13 +16,13 @@ from wtb.core.errors import StoreError, WTBError
 from wtb.core.fault_points import point
 from wtb.core.telemetry.task_record import TaskCounts
 from wtb.store.database import Database
-from wtb.store.runs.publishing import cluster_of, next_published, publish, publish_again, withdraw_task
+from wtb.store.runs.publishing import next_published, publish, publish_again, withdraw_task
 from wtb.store.runs.queue import ClaimOutcome
 from wtb_workers.code.publisher import Publisher
 from wtb_workers.scorings import NotHere, ScoringResult
 from wtb_workers.session import STOPPED, WorkerSession
 from wtb_workers.slots import Slots, TaskRun, Work, Worker
-from wtb_workers.task_messages import TaskSender, send
+from wtb_workers.task_messages import Delivery, TaskSender
 
 log = logging.getLogger("wtb")
 T = TypeVar("T")
@@ -74,9 +74,8 @@ class WorkerProcess:
         self._woken = threading.Event()
         self._session: WorkerSession | None = None
         self._problem = "it is starting"
-        self._cluster: str | None = None
+        self._deliver = Delivery(self.database, app)
         self._sender = TaskSender(app, changed=self._woken.set, recovered=self._send_again)
-        self._is_publishing = threading.Event()
         self._session_keeper = threading.Thread(target=self._keep_alive, name="wtb-session", daemon=True)
         self._session_keeper.start()
         threading.Thread(target=self._dispatch, name="wtb-dispatcher", daemon=True).start()
@@ -84,10 +83,15 @@ class WorkerProcess:
 
     # Tasks.
 
-    def execute(self, task_id: str) -> TaskCounts:
+    def execute(self, task_id: str, claimed: Callable[[], object] = lambda: None) -> TaskCounts:
         """Run a published task.
 
-        Returns its counts.
+        Args:
+            task_id: Its id.
+            claimed: Called once it is this process's.
+
+        Returns:
+            Its counts.
 
         Raises:
             CellsFailed: Some of its cells failed.
@@ -98,6 +102,7 @@ class WorkerProcess:
             if run is None:
                 self.publish()
                 raise _unclaimed(outcome, self._closing)
+            claimed()
             try:
                 session.work_off(run)
             finally:
@@ -132,19 +137,17 @@ class WorkerProcess:
 
     @contextmanager
     def _session_of_task(self) -> Iterator[WorkerSession]:
-        """The current session. What ends it makes the task one that others go on with. Raises Unfinished."""
+        """The current session. If it ends in between, other tasks continue with the work. Raises Unfinished."""
         try:
             session = self._current_session()
         except StoreError as error:
             raise Unfinished(TaskState.REQUEUED, str(error)) from error
         try:
             yield session
-        except (CellsFailed, Unfinished):
-            raise
         except StoreError as error:
             session.end(broken=True)
             raise Unfinished(TaskState.RETRIED, str(error)) from error
-        except WTBError:
+        except (WTBError, Unfinished):
             raise
         except BaseException:
             session.end(broken=True)
@@ -242,12 +245,7 @@ class WorkerProcess:
 
     def _run_published(self, task_id: str, begun: threading.Event) -> None:
         try:
-            with self._session_of_task() as session, self._slot() as number:
-                _, run = session.claim(number, task_id)
-                if run is not None:
-                    begun.set()
-                    session.work_off(run)
-                    session.leave_slot(number)
+            self.execute(task_id, begun.set)
         except (WTBError, Unfinished) as error:
             log.debug("%s", error)
 
@@ -255,10 +253,7 @@ class WorkerProcess:
 
     def publish(self) -> None:
         """Publish pending executions soon, and send their tasks."""
-        if not self._is_publishing.is_set():
-            self._is_publishing.set()
-            if not self._sender.submit(self._publish):
-                self._is_publishing.clear()
+        self._sender.submit(self._publish)
 
     def replace_task(self, task_id: str) -> None:
         """Publish the executions of a task whose message was revoked as another one, unless they were cancelled.
@@ -274,23 +269,16 @@ class WorkerProcess:
         self._sender.submit(withdraw_and_publish)
 
     def _publish(self, app: Celery) -> None:
-        self._is_publishing.clear()
         with suppress(StoreError):  # the scheduler publishes, too
-            tasks = publish(self.database)
-            if tasks:
-                send(app, self._key(), tasks)
+            if tasks := publish(self.database):
+                self._deliver(tasks)
 
     def _send_again(self, app: Celery) -> None:
         """Send what was published while the broker was away. Raises what the client of the broker raises."""
         with app.producer_or_acquire() as producer:
             producer.channel.client.ping()
         with suppress(StoreError):
-            send(app, self._key(), publish_again(self.database, RETRY_S))
-
-    def _key(self) -> str:
-        if self._cluster is None:
-            self._cluster = cluster_of(self.database)
-        return self._cluster
+            self._deliver(publish_again(self.database, RETRY_S))
 
     # Its session.
 

@@ -214,7 +214,7 @@ class WorkerSession:
         return self._waiting.pop_oldest_of(assignment)
 
     def _tasks_wait(self) -> bool:
-        """Whether a published task waits on a queue of this process, as far as that was looked for lately."""
+        """Return whether a published task waits on a queue of this process, by a query that was made lately."""
         with self._lock:
             if not self._published_look.is_due():
                 return self._are_published
@@ -237,22 +237,27 @@ class WorkerSession:
             maintenance.count_loss(self.database, execution.line, f"{type(error).__name__}: {error}")
             raise
         finally:
-            assignment.use(-1)
-            if (run := self._runs.get(str(execution.record.id))) is not None:
-                run.spend(time.monotonic() - began)
-                self._note_stop(run, assignment, execution)
-                run.add(-1)
+            self._leave(work, time.monotonic() - began)
 
-    def _note_stop(self, run: TaskRun, assignment: SweepAssignment, execution: Execution) -> None:
-        """Note that an execution did not come to its end because its sweep or its worker was stopped."""
-        stop = assignment.stop
-        if stop.requested and execution.status in ("running", "pending", "cancelled"):
-            run.given_up = run.given_up or stop.reason or STOPPED
-            run.is_cancelled = run.is_cancelled or stop.decided not in (None, "pending", "running", "paused")
+    def _leave(self, work: Work, spent_s: float = 0.0) -> None:
+        """Count that an execution has ended here, or was released, after so much time of a slot."""
+        assignment, execution = work
+        assignment.use(-1)
+        if (run := self._run_of(execution)) is not None:
+            stop = assignment.stop
+            if stop.requested and execution.status in ("running", "pending", "cancelled"):  # before its end
+                run.given_up = run.given_up or stop.reason or STOPPED
+                run.is_cancelled = run.is_cancelled or stop.decided not in (None, "pending", "running", "paused")
+            run.spend(spent_s)
+            run.add(-1)
+
+    def _run_of(self, execution: Execution) -> TaskRun | None:
+        """Return the task that an execution is a part of, while it runs here."""
+        return self._runs.get(str(execution.record.id))
 
     def _count(self, execution: Execution, count: int) -> None:
         """Count executions of a task that came to wait here, or were released."""
-        if (run := self._runs.get(str(execution.record.id))) is not None:
+        if (run := self._run_of(execution)) is not None:
             run.add(count)
 
     def lend(self, assignment: SweepAssignment, execution: Execution, job: Job[NodeRun]) -> None:
@@ -330,10 +335,7 @@ class WorkerSession:
             with suppress(Lost):
                 assignment.runner.release(execution, reason)
         finally:
-            assignment.use(-1)
-            if (run := self._runs.get(str(execution.record.id))) is not None:
-                self._note_stop(run, assignment, execution)
-                run.add(-1)
+            self._leave(work)
 
     # Polling and shutdown.
 

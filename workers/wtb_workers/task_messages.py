@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from celery import Celery
@@ -63,14 +64,14 @@ def report_retried(app: Celery, reasons: Mapping[str, str]) -> None:
 
 
 class Delivery:
-    """Sends what a round of the scheduler has published."""
+    """Sends the published tasks of a database."""
 
     def __init__(self, database: Database, app: Celery) -> None:
         self._app = app
         self._database = database
         self._cluster: str | None = None
 
-    def __call__(self, tasks: Sequence[Task], retried: Mapping[str, str]) -> None:
+    def __call__(self, tasks: Sequence[Task], retried: Mapping[str, str] = MappingProxyType({})) -> None:
         """Send tasks, and tell monitors about those that others take over, by reason.
 
         Raises whatever the client of the broker raises, and StoreError.
@@ -119,16 +120,21 @@ class TaskSender:
         self._changed = changed
         self._recovered = recovered
         self._transfers: queue.Queue[Transfer | None] = queue.Queue(_MOST_WAITING)
+        self._waiting: set[Transfer] = set()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._loop, name="wtb-publisher", daemon=True)
         self._thread.start()
 
-    def submit(self, transfer: Transfer) -> bool:
-        """Call this on the thread. Returns False if it was dropped because too much waits."""
-        try:
-            self._transfers.put_nowait(transfer)
-        except queue.Full:
-            return False
-        return True
+    def submit(self, transfer: Transfer) -> None:
+        """Call this on the thread, once if it waits there already; dropped if too much waits."""
+        with self._lock:
+            if transfer in self._waiting:
+                return
+            try:
+                self._transfers.put_nowait(transfer)
+            except queue.Full:
+                return
+            self._waiting.add(transfer)
 
     def close(self, patience_s: float) -> None:
         """Send what waits, for at most `patience_s` seconds."""
@@ -146,6 +152,8 @@ class TaskSender:
                 transfer = self._recovered
             if transfer is None:
                 return
+            with self._lock:
+                self._waiting.discard(transfer)
             self._call(transfer)
 
     def _call(self, transfer: Transfer) -> None:

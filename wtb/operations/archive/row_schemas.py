@@ -396,7 +396,7 @@ def read_row(table: sa.Table, line: bytes, where: str) -> Line:
 
 @cache
 def _event_data() -> dict[str, TypeAdapter[Any]]:
-    """What the data of an event looks like, by kind, as `wtb log` prints it."""
+    """Return the shapes of the data of events, by kind, as `wtb log` prints them."""
     hints = [get_type_hints(event) for event in get_args(EventDocument)]
     return {get_args(hint["kind"])[0]: TypeAdapter(hint["data"]) for hint in hints}
 

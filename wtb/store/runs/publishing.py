@@ -29,6 +29,7 @@ from wtb.store.runs.queue import (
     COUNTED,
     QueuedSweep,
     busy_slots,
+    is_live_worker,
     is_of,
     is_open,
     queue_of_row,
@@ -84,9 +85,7 @@ class _Head(NamedTuple):
     """A pending execution that is not published."""
 
     id: str
-    case_number: int
     losses: int
-    is_root: bool
 
 
 @dataclass(frozen=True)
@@ -99,21 +98,21 @@ class _Worker:
 
 @dataclass(frozen=True)
 class _State:
-    """What those who publish have to know. Tasks are those that wait, by (sweep, queue); busy: slots by sweep."""
+    """The workers, the tasks that wait, by (sweep, queue), and the busy slots, by sweep."""
 
     workers: Sequence[_Worker]
     tasks: Mapping[tuple[str, str], int]
     busy: Mapping[str, int]
 
     def window(self, queue: str) -> int:
-        """How many tasks of one priority may wait on a queue."""
+        """Return how many tasks of one priority may wait on a queue."""
         return max(WINDOW, TASKS_A_SLOT * self.slots(queue))
 
     def slots(self, queue: str) -> int:
         return sum(worker.slots for worker in self.workers if queue in worker.queues)
 
     def is_refused(self, sweep_id: str, queue: str) -> bool:
-        """Whether every live worker of a queue rejects a sweep."""
+        """Return whether every live worker of a queue rejects a sweep."""
         serving = [worker for worker in self.workers if queue in worker.queues]
         return bool(serving) and all(sweep_id in worker.refused for worker in serving)
 
@@ -125,19 +124,24 @@ def publish(database: Database) -> list[Task]:
     tasks and busy slots. Executions that were lost with their workers are alone in their tasks.
     """
     with database.write() as connection:
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        _take_turn(connection)
         scorings = _described_scorings(connection, rescore.publish_scorings(connection))
         candidates = fetch_records(connection, QueuedSweep, _query_of_candidates())
         if not candidates:
             return scorings
         state = _state(connection)
-        left = _left_of_quotas(connection, candidates, state)
+        left = _left_of_quotas(connection, candidates)
         tasks = [
             task
             for queue in sorted(_queues(connection, state))
             for task in _publish_on(connection, queue, candidates, state, left)
         ]
         return [*_described(connection, tasks), *scorings]
+
+
+def _take_turn(connection: sa.Connection) -> None:
+    """Wait until nobody else publishes, to the end of the transaction."""
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
 
 @cache
@@ -161,7 +165,7 @@ def _state(connection: sa.Connection) -> _State:
 @cache
 def _query_of_workers() -> sa.Select[Any]:
     columns = runners.c.queues, runners.c.slots, busy_slots().label("busy"), runners.c.refused
-    return sa.select(*columns).where(runners.c.worker.is_not(None), is_fresh())
+    return sa.select(*columns).where(is_live_worker())
 
 
 @cache
@@ -179,7 +183,7 @@ def _queries_of_tasks() -> tuple[sa.Select[Any], sa.Select[Any]]:
     return waiting, at_work
 
 
-def _left_of_quotas(connection: sa.Connection, candidates: Sequence[QueuedSweep], state: _State) -> dict[str, float]:
+def _left_of_quotas(connection: sa.Connection, candidates: Sequence[QueuedSweep]) -> dict[str, float]:
     """Return how many more tasks the quotas of each session leave room for."""
     left: dict[str, float] = {}
     for sweep in candidates:
@@ -277,7 +281,7 @@ def _heads(connection: sa.Connection, queue: str, sweep_id: str, limit: int, *, 
     """Return executions to publish, the oldest first: those that have begun, or the others."""
     is_root = executions.c.head_id.is_(None)
     query = (
-        sa.select(executions.c.id, executions.c.case_number, executions.c.losses, is_root)
+        sa.select(executions.c.id, executions.c.losses)
         .where(executions.c.sweep_id == sweep_id, is_unpublished, is_of((queue,)), ~is_root if begun else is_root)
         .order_by(executions.c.id)
         .limit(limit)
@@ -314,15 +318,15 @@ def _describe(
         .order_by(executions.c.id)
     )
     rows = connection.execute(query).all()
-    chosen: Mapping[str, str] = {}
+    choices: Mapping[str, str] = {}
     if rows and rows[0].choices is not None:
-        chosen = rows[0].choices
+        choices = rows[0].choices
     elif rows and len(ids) == 1:
         of_first = combinations.c.sweep_id == sweep_id, combinations.c.number.in_(rows[0].combinations[:1000])
-        chosen = agreed(list(connection.scalars(sa.select(combinations.c.choices).where(*of_first))))
+        choices = agreed(list(connection.scalars(sa.select(combinations.c.choices).where(*of_first))))
     name, redact = names[sweep_id]
     shown_cases = list(dict.fromkeys(row.id for row in rows))
-    return Task(task_id, queue, sweep_id, name, shown_cases, len(ids), chosen, redact)
+    return Task(task_id, queue, sweep_id, name, shown_cases, len(ids), choices, redact)
 
 
 def publish_again(database: Database, after_s: float) -> list[Task]:
@@ -333,7 +337,7 @@ def publish_again(database: Database, after_s: float) -> list[Task]:
         after_s: Seconds after which a task should have been claimed, given that a slot of its queue is free.
     """
     with database.write() as connection:
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        _take_turn(connection)
         state = _state(connection)
         free = {queue for worker in state.workers if worker.busy < worker.slots for queue in worker.queues}
         query = (

@@ -176,6 +176,11 @@ def busy_slots() -> sa.ScalarSelect[int]:
     return sa.select(sa.func.count()).where(working.c.runner_id == runners.c.id).correlate(runners).scalar_subquery()
 
 
+def is_live_worker() -> sa.ColumnElement[bool]:
+    """Return the condition that a runner is a worker that was seen lately."""
+    return sa.and_(runners.c.worker.is_not(None), is_fresh())
+
+
 def is_of(queues: Iterable[str]) -> sa.ColumnElement[bool]:
     """Return the condition that an execution is of one of these queues."""
     return queue_of_row().in_(list(queues))
@@ -299,7 +304,7 @@ def _queries_of_demand() -> tuple[sa.Select[str, Any, int, int], sa.Select[str, 
     workers = sa.select(runners.c.id, runners.c.queues, runners.c.slots, busy_slots())
     some = some_pending()
     counted = sa.select(some.c.queue, sa.func.count()).group_by(some.c.queue)
-    return workers.where(runners.c.worker.is_not(None), is_fresh()), counted
+    return workers.where(is_live_worker()), counted
 
 
 def release_claimed(database: Database, rows: Sequence[ExecutionRow], reason: str) -> None:

@@ -12,7 +12,7 @@ from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
 from wtb.store.log import last_times
 from wtb.store.rows.sweeps import WorkerRow
-from wtb.store.runs.queue import busy_slots, is_open, queue_of_row
+from wtb.store.runs.queue import busy_slots, is_live_worker, is_open, queue_of_row
 from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.schema import (
     events,
@@ -31,7 +31,7 @@ def worker_rows(database: Database) -> list[WorkerRow]:
     """The workers that were seen lately, by name."""
     query = (
         sa.select(runners, busy_slots().label("busy"), (now() - runners.c.seen_at).label("seen_s"))
-        .where(runners.c.worker.is_not(None), is_fresh())
+        .where(is_live_worker())
         .order_by(runners.c.worker, runners.c.created_at, runners.c.id)
     )
     return database.records(WorkerRow, query)
@@ -68,7 +68,7 @@ def count_claimed(database: Database, sweep_id: str) -> int:
 
 def rejecting(database: Database, sweep_id: str) -> set[str]:
     """Return the names of live workers that reject the code of a sweep now."""
-    query = sa.select(runners.c.worker, runners.c.refused).where(runners.c.worker.is_not(None), is_fresh())
+    query = sa.select(runners.c.worker, runners.c.refused).where(is_live_worker())
     return {worker for worker, refused in database.tuples(query) if sweep_id in (refused or ())}
 
 
