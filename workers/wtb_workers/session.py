@@ -40,6 +40,7 @@ from wtb_workers.slots import Pace, Slots, TaskRun, WaitingWork, Work, Worker
 
 CLOSING_S = 5.0
 STOPPED = "its worker is being stopped"
+TAKEN_AWAY = "its executions were taken away"
 
 
 class WorkerSession:
@@ -247,7 +248,12 @@ class WorkerSession:
             stop = assignment.stop
             if stop.requested and execution.status in ("running", "pending", "cancelled"):  # before its end
                 run.given_up = run.given_up or stop.reason or STOPPED
-                run.is_cancelled = run.is_cancelled or stop.decided not in (None, "pending", "running", "paused")
+                run.is_cancelled = run.is_cancelled or _is_over(stop.decided)
+            # It was taken away, which this session has not heard of yet; apart, another assignment may have it.
+            elif execution.status == "running" and not assignment.apart:
+                run.given_up = run.given_up or TAKEN_AWAY
+                status, _ = leases.sweep_statuses(self.database, [run.sweep_id]).get(run.sweep_id, ("deleted", None))
+                run.is_cancelled = run.is_cancelled or _is_over(status)
             run.spend(spent_s)
             run.add(-1)
 
@@ -482,3 +488,8 @@ class WorkerSession:
         """Remove files and processes that dead runners left on this machine. Raises StoreError."""
         clean(self.database, self._home.root)
         clean_files(self.database, self._home.files)
+
+
+def _is_over(status: str | None) -> bool:
+    """Return whether a sweep of this status is at its end."""
+    return status not in (None, "pending", "running", "paused")
