@@ -17,6 +17,7 @@ from wtb.store.runs.records import Recorded
 log = logging.getLogger(__name__)
 
 LATE_S = 0.01
+STARVED_S = 0.001
 GROUP_S = 0.02  # with a durability of 0, what nobody waits for is committed with what follows within this time
 # Records. Slots that are ahead by more wait until the journal's thread has taken them. It has the interpreter then, and
 # the database writes while they go on: where it had to wait for its turns among quick nodes, it wrote when they ended.
@@ -141,9 +142,9 @@ class Journal:
             self._hurry.wait(max(0.0, since + patience - time.monotonic()))
             self._some.clear()
             self._hurry.clear()
-            if time.monotonic() - since > patience + LATE_S:
-                # Quick nodes leave this thread so little of the interpreter that it cannot keep its promise: they
-                # wait until it has handed over what there is.
+            # Quick nodes leave this thread so little of the interpreter that it cannot keep its promise: they wait until
+            # it has handed over what there is. Where it is only the database that is slow, waiting would win nothing.
+            if time.monotonic() - since > patience + LATE_S and _is_starved():
                 self._open.clear()
             since = time.monotonic()  # records from now on belong to the next batch
             if self._commit():
@@ -200,6 +201,13 @@ class Journal:
             except StoreError as error:
                 if not self._waits(error):
                     raise
+
+
+def _is_starved() -> bool:
+    """Return whether other threads keep the interpreter from this one for longer than `STARVED_S`."""
+    began = time.monotonic()
+    time.sleep(0)  # lets go of the interpreter
+    return time.monotonic() - began > STARVED_S
 
 
 def _unexpected(error: Exception) -> WTBError:
