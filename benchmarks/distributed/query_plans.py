@@ -59,7 +59,7 @@ class Filled:
         return {
             "publish": lambda: self._free(partial(publishing.publish, database)),
             "publish_again": lambda: self._published(partial(publishing.publish_again, database, 0.0)),
-            "claim_task": self._claiming,
+            "claim_tasks": self._claiming,
             "renew": lambda: self._held(partial(leases.renew, database, runner_id, LEASE_S)),
             "flush of an execution that ends": self._ending,
             "reclaim": lambda: self._expired(partial(maintenance.reclaim, database)),
@@ -100,7 +100,7 @@ class Filled:
     def _claiming(self) -> Call:
         self._published(lambda: None)
         task_id = publishing.next_published(self.database, self.slot.queues)
-        return partial(queue.claim_task, self.database, self.slot, str(task_id), LEASE_S)
+        return partial(queue.claim_tasks, self.database, {self.slot: str(task_id)}, LEASE_S)
 
     def _ending(self) -> Call:
         row = self._free(partial(claim_next, self.database, self.slot))()[0]
@@ -128,7 +128,7 @@ def claim_next(database: Database, slot: Slot) -> list[ExecutionRow]:
     """Publish what is pending, and claim the next task for a slot. Returns its executions; none if there is none."""
     publishing.publish(database)
     while (task_id := publishing.next_published(database, slot.queues)) is not None:
-        if rows := queue.claim_task(database, slot, task_id, LEASE_S).rows:
+        if rows := queue.claim_tasks(database, {slot: task_id}, LEASE_S)[slot].rows:
             return rows
     return []
 

@@ -342,6 +342,37 @@ def test_while_the_database_commits_a_runner_goes_on_until_it_is_far_ahead(monke
     assert sizes == [10, 10, 1]
 
 
+@pytest.mark.parametrize("starved", [True, False])
+def test_slots_wait_for_a_journal_that_is_late_only_if_they_keep_the_interpreter_from_it(
+    monkeypatch: pytest.MonkeyPatch, starved: bool
+) -> None:
+    monkeypatch.setattr("wtb.execution.journal._is_starved", lambda: starved)
+    begun, may_commit = threading.Semaphore(0), threading.Semaphore(0)
+
+    def write(batch: Batch) -> set[str]:
+        begun.release()
+        assert may_commit.acquire(timeout=20)
+        return set()
+
+    journal = Journal(write, 0.001)
+    with ThreadPoolExecutor(1) as slot:
+        journal.record("e", 1, **say("first", "e"))
+        assert begun.acquire(timeout=20)
+        journal.record("e", 1, **say("second", "e"))
+        time.sleep(0.05)  # the first commit takes so long that the next one is late
+        may_commit.release()
+        assert begun.acquire(timeout=20)
+        third = slot.submit(journal.record, "e", 1, **say("third", "e"))
+        if starved:
+            with pytest.raises(TimeoutError):
+                third.result(0.05)
+        else:
+            third.result(20)
+        may_commit.release(2)
+        third.result(20)
+    journal.close()
+
+
 # Values and rows
 
 

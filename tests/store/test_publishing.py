@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import psycopg
@@ -28,10 +28,10 @@ from wtb.store.runs.publishing import (
     publish_again,
     published_ids,
 )
-from wtb.store.runs.queue import ClaimOutcome, Slot, claim_task, record_refused
+from wtb.store.runs.queue import ClaimOutcome, Slot, claim_tasks, record_refused
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit
-from wtb.store.tables.schema import executions, sweeps
+from wtb.store.tables.schema import executions, sweeps, working
 
 
 @pytest.fixture
@@ -85,13 +85,13 @@ def test_the_first_task_of_a_sweep_is_a_case_and_later_ones_have_as_many_as_are_
     slot = worker(database, 2)
     first, *_ = publish(database)
     assert (first.size, len(first.cases)) == (1, 1)
-    assert claim_task(database, slot, first.id, 30.0).outcome is ClaimOutcome.CLAIMED
+    assert claim_tasks(database, {slot: first.id}, 30.0)[slot].outcome is ClaimOutcome.CLAIMED
     measure(database, "s1", 0.1, 10)
     (task,) = publish(database)
     assert task.size == 75
     assert len(task.cases) == 2, "of many cases the first and the last one are shown"
     measure(database, "s1", 500.0, 1)
-    assert claim_task(database, slot, task.id, 30.0).outcome is ClaimOutcome.CLAIMED
+    assert claim_tasks(database, {slot: task.id}, 30.0)[slot].outcome is ClaimOutcome.CLAIMED
     (task,) = publish(database)
     assert task.size == 1
 
@@ -113,7 +113,7 @@ def test_sweeps_of_one_priority_share_the_window_and_higher_ones_do_not_wait_for
     assert {task.sweep_id for task in publish(database)} == {"s2"}
     slot = worker(database, 1)
     low = published_ids(database, "s1")[0]
-    assert claim_task(database, slot, low, 30.0).outcome is ClaimOutcome.OUTRANKED
+    assert claim_tasks(database, {slot: low}, 30.0)[slot].outcome is ClaimOutcome.OUTRANKED
     assert next_published(database, [""]) in published_ids(database, "s2")
 
 
@@ -128,14 +128,40 @@ def test_a_task_is_claimed_once_and_released_executions_are_published_as_another
     submitted(database, "s1", cases=1)
     slot = worker(database, 2)
     (task,) = publish(database)
-    (row,) = claim_task(database, slot, task.id, 30.0).rows
+    (row,) = claim_tasks(database, {slot: task.id}, 30.0)[slot].rows
     assert row.task_id == task.id
-    assert claim_task(database, slot, task.id, 30.0).outcome is ClaimOutcome.GONE
+    assert claim_tasks(database, {slot: task.id}, 30.0)[slot].outcome is ClaimOutcome.GONE
     leases.release_all(database, slot.runner_id)
-    assert claim_task(database, slot, task.id, 30.0).outcome is ClaimOutcome.GONE
+    assert claim_tasks(database, {slot: task.id}, 30.0)[slot].outcome is ClaimOutcome.GONE
     (again,) = publish(database)
     assert again.id != task.id
-    assert claim_task(database, slot, again.id, 30.0).outcome is ClaimOutcome.CLAIMED
+    assert claim_tasks(database, {slot: again.id}, 30.0)[slot].outcome is ClaimOutcome.CLAIMED
+
+
+def test_slots_that_claim_together_get_what_each_would_have_got_alone(database: Database) -> None:
+    sessions.create(database, "small", Quota(node_runs=2))
+    for sweep, session, count in (("s1", "default", 3), ("s2", "small", 2), ("s3", "default", 1), ("s4", "default", 1)):
+        submitted(database, sweep, session, cases=count)
+    first = worker(database, 8)
+    slots = [replace(first, number=number) for number in range(8)]
+    publish(database)
+    small = sessions.find_session(database, "small")
+    sessions.change_quota(database, small.id, {"node_runs": 1})
+    leases.move_sweep(database, "s3", "running")
+    leases.pause(database, "s3", "for now", by="me")
+    tasks = [task for sweep in ("s1", "s2", "s3", "s4") for task in sorted(published_ids(database, sweep))]
+    wanted = dict(zip(slots, [*tasks, tasks[0]], strict=True))  # the message of the first one came twice
+    claims = claim_tasks(database, wanted, 30.0, refused=["s4"])
+    names = [claims[slot].outcome.name for slot in slots]
+    assert sorted([names[0], names[7]]) == ["CLAIMED", "GONE"]
+    assert names[1:3] == ["CLAIMED", "CLAIMED"]
+    assert sorted(names[3:5]) == ["CLAIMED", "WITHDRAWN"], "the quota of their session leaves room for one"
+    assert names[5:7] == ["WITHDRAWN", "REFUSED"]
+    rows = {slot: row for slot, claim in claims.items() for row in claim.rows}
+    assert sorted(row.sweep_id for row in rows.values()) == ["s1", "s1", "s1", "s2"]
+    assert all(wanted[slot] == row.task_id for slot, row in rows.items())
+    busy = database.tuples(sa.select(working.c.slot, working.c.execution_id))
+    assert sorted(busy) == sorted((slot.number, row.id) for slot, row in rows.items())
 
 
 def test_a_task_whose_message_was_lost_is_sent_again_under_its_id_if_a_slot_is_free(database: Database) -> None:
@@ -145,7 +171,7 @@ def test_a_task_whose_message_was_lost_is_sent_again_under_its_id_if_a_slot_is_f
     slot = worker(database, 1)
     assert publish_again(database, 60.0) == []
     assert publish_again(database, 0.0) == [task]
-    claim_task(database, slot, task.id, 30.0)
+    claim_tasks(database, {slot: task.id}, 30.0)[slot]
     assert publish_again(database, 0.0) == []
 
 
@@ -154,8 +180,8 @@ def test_nothing_is_published_that_every_live_worker_rejects(database: Database)
     first, second = worker(database, 1), worker(database, 1)
     record_refused(database, first.runner_id, ["s1"])
     (some, *_) = publish(database)
-    assert claim_task(database, first, some.id, 30.0, refused=["s1"]).outcome is ClaimOutcome.REFUSED
-    assert claim_task(database, second, some.id, 30.0).outcome is ClaimOutcome.CLAIMED
+    assert claim_tasks(database, {first: some.id}, 30.0, refused=["s1"])[first].outcome is ClaimOutcome.REFUSED
+    assert claim_tasks(database, {second: some.id}, 30.0)[second].outcome is ClaimOutcome.CLAIMED
     submitted(database, "s2", cases=4)
     for runner in (first, second):
         record_refused(database, runner.runner_id, ["s2"])
@@ -187,7 +213,7 @@ def test_a_task_of_a_sweep_that_is_paused_is_withdrawn_and_published_again_when_
     (task,) = publish(database)
     leases.move_sweep(database, "s1", "running")
     leases.pause(database, "s1", "for now", by="me")
-    assert claim_task(database, slot, task.id, 30.0).outcome is ClaimOutcome.WITHDRAWN
+    assert claim_tasks(database, {slot: task.id}, 30.0)[slot].outcome is ClaimOutcome.WITHDRAWN
     assert not has_published(database, [""])
     leases.move_sweep(database, "s1", "running")
     assert len(publish(database)) == 1

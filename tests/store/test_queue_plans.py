@@ -21,7 +21,7 @@ PREPARED = 8  # times, after which a statement is prepared
 NAMES = (
     "publish",
     "publish_again",
-    "claim_task",
+    "claim_tasks",
     "renew",
     "reclaim",
     "demand",

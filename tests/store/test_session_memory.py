@@ -28,7 +28,7 @@ from wtb.store.process_identity import ProcessIdentity, WorkerIdentity
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs import leases, slots
 from wtb.store.runs.publishing import publish
-from wtb.store.runs.queue import ClaimOutcome, Slot, claim_task, occupy
+from wtb.store.runs.queue import ClaimOutcome, Slot, claim_tasks, occupy
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit
 from wtb.store.tables.schema import events, executions, now, runners, session_memory
@@ -155,7 +155,7 @@ def test_no_worker_claims_for_a_session_above_its_quota(database: Database, smal
     slot = Slot(worker.id, 0, ("",))
     published = publish(database)[0].id
     record_memory(database, runner, small, Memory(4 * GB + 1))
-    assert claim_task(database, slot, published, 30.0).outcome is ClaimOutcome.WITHDRAWN
+    assert claim_tasks(database, {slot: published}, 30.0)[slot].outcome is ClaimOutcome.WITHDRAWN
     assert publish(database) == [], "there is work, and not for now"
     with database.read() as connection:
         (first, _) = connection.scalars(sa.select(executions.c.id).order_by(executions.c.id)).all()

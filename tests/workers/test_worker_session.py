@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -23,7 +25,7 @@ from wtb.store.runs.queue import DEFAULT_QUEUE, demand
 from wtb_workers import session as session_module
 from wtb_workers.process import TaskState, Unfinished, WorkerProcess
 from wtb_workers.session import WorkerSession
-from wtb_workers.slots import Slots, TaskRun, WaitingWork
+from wtb_workers.slots import Combined, Slots, TaskRun, WaitingWork
 
 
 class TakenAway:
@@ -144,6 +146,43 @@ def test_a_task_ends_when_the_last_of_its_executions_has_wherever_it_ran() -> No
     run.add(-1)
     owner.join(10)
     assert done == [None]
+
+
+def test_what_threads_ask_for_while_a_call_runs_is_answered_by_the_next_one() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    calls: list[int] = []
+
+    def call(wanted: Mapping[str, int]) -> dict[str, int]:
+        calls.append(len(wanted))
+        begun.set()
+        assert go_on.wait(30)
+        if "broken" in wanted:
+            raise ValueError("broken")
+        return {key: 2 * number for key, number in wanted.items()}
+
+    combined = Combined(call)
+    with ThreadPoolExecutor(6) as pool:
+        first = pool.submit(combined.ask, "first", 1)
+        assert begun.wait(30)
+        others = [pool.submit(combined.ask, str(number), number) for number in range(5)]
+        while len(combined._asked) < 5:
+            time.sleep(0.001)
+        go_on.set()
+        assert first.result(30) == 2
+        assert [other.result(30) for other in others] == [0, 2, 4, 6, 8]
+        assert calls == [1, 5]
+        with pytest.raises(ValueError, match="broken"):
+            combined.ask("broken", 1)
+        assert combined.ask("later", 4) == 8
+
+
+def test_a_task_tells_how_long_its_roots_take_only_if_that_has_changed() -> None:
+    for known, seconds, telling in ((None, 3.0, True), (1.0, 3.3, False), (1.0, 4.0, True), (1.0, 2.0, True)):
+        run = TaskRun("t", "s", executions=3, roots=3, root_s=known)
+        run.spend(seconds)
+        assert run.is_telling is telling
+        run.given_up = "stopped"
+        assert not run.is_telling
 
 
 def test_the_slot_of_a_task_takes_its_own_executions_the_deepest_first() -> None:

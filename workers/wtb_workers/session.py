@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -29,14 +29,14 @@ from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases, maintenance, publishing, queue
-from wtb.store.runs.queue import ClaimOutcome, Slot
+from wtb.store.runs.queue import ClaimOutcome, Slot, TaskClaim
 from wtb.store.runs.slots import LEASE_S, end_runner
 from wtb.store.tables.walls import is_worker
 from wtb_workers.assignment import SweepAssignment
 from wtb_workers.code.warm import Codes
 from wtb_workers.refusals import Refusals
 from wtb_workers.scorings import Scorings
-from wtb_workers.slots import Pace, Slots, TaskRun, WaitingWork, Work, Worker
+from wtb_workers.slots import Combined, Pace, Slots, TaskRun, WaitingWork, Work, Worker
 
 CLOSING_S = 5.0
 STOPPED = "its worker is being stopped"
@@ -85,6 +85,7 @@ class WorkerSession:
         self._assignments: list[SweepAssignment] = []
         self._refusals = Refusals(database, self.runner, self._home)
         self.scorings = Scorings(database, self.runner, self.queues, self._home)
+        self._claims = Combined(self._claim)
         self._waiting = WaitingWork()
         self._runs: dict[str, TaskRun] = {}
         self._wake = wake
@@ -104,15 +105,12 @@ class WorkerSession:
         """
         if self.stopping is not None:
             return ClaimOutcome.REFUSED, None
-        with CLAIMS.timed() as timed:
-            refused = self._refusals.current()
-            claim = queue.claim_task(self.database, self._slot(number), task_id, LEASE_S, refused=refused)
-            timed.execution = claim.rows[0].id if claim.rows else None
+        claim = self._claims.ask(self._slot(number), task_id)
         if not claim.rows:
             return claim.outcome, None
         point("claim.committed")
         try:
-            return claim.outcome, self._begin(task_id, claim.rows)
+            return claim.outcome, self._begin(task_id, claim)
         except WTBError as error:
             queue.release_claimed(self.database, claim.rows, str(error))
             self.leave_slot(number)
@@ -124,8 +122,16 @@ class WorkerSession:
                 self.publish()
             return ClaimOutcome.WITHDRAWN, None
 
-    def _begin(self, task_id: str, rows: Sequence[ExecutionRow]) -> TaskRun:
+    def _claim(self, wanted: Mapping[Slot, str]) -> dict[Slot, TaskClaim]:
+        """Claim the task of each of these slots, in one transaction."""
+        with CLAIMS.timed() as timed:
+            claims = queue.claim_tasks(self.database, wanted, LEASE_S, refused=self._refusals.current())
+            timed.execution = next((claim.rows[0].id for claim in claims.values() if claim.rows), None)
+            return claims
+
+    def _begin(self, task_id: str, claim: TaskClaim) -> TaskRun:
         """Load claimed executions, which then wait for the slot of their task. Raises WTBError."""
+        rows = claim.rows
         sweep_id, apart = rows[0].sweep_id, any(row.losses for row in rows)
         assignment = self._use_assignment(sweep_id, rows, apart=apart)
         try:
@@ -133,7 +139,7 @@ class WorkerSession:
         except WTBError:
             assignment.use(-len(rows))
             raise
-        run = TaskRun(task_id, sweep_id, len(rows), sum(row.head_id is None for row in rows))
+        run = TaskRun(task_id, sweep_id, len(rows), sum(row.head_id is None for row in rows), claim.root_s)
         self._runs[task_id] = run
         for row, execution in zip(rows, loaded, strict=True):
             assignment.journal.adopt_claim(row.id, row.token)
@@ -154,7 +160,7 @@ class WorkerSession:
                 self.run(work)
         finally:
             self._runs.pop(str(task_id), None)
-        if run.given_up is None and run.roots:
+        if run.is_telling:
             publishing.measure(self.database, run.sweep_id, run.seconds, run.roots)
 
     def _next_of(self, task_id: str | None) -> Work | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from wtb.core.telemetry.task_record import TaskRecord
 from wtb.execution.execution import Execution
@@ -17,7 +18,11 @@ from wtb_workers.assignment import SweepAssignment
 
 Work = tuple[SweepAssignment, Execution]
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
 
+TELLING = 1.25  # times the known duration: a change that is recorded
 _LOOK_S = 1.0  # between two looks of a task for work, should a wake-up be missed
 
 
@@ -84,6 +89,40 @@ class Slots:
             self._lock.notify()
 
 
+class Combined(Generic[K, V, A]):
+    """Combines what several threads ask for at the same time into one call: while one runs, the next is collected.
+
+    call: takes requests by key, and returns the answer to each.
+    """
+
+    def __init__(self, call: Callable[[Mapping[K, V]], Mapping[K, A]]) -> None:
+        self._call = call
+        self._asked: list[tuple[K, V, Future[A]]] = []
+        self._turn = threading.Lock()
+
+    def ask(self, key: K, request: V) -> A:
+        """Return the answer to a request. Raises what the call raises."""
+        answer: Future[A] = Future()
+        self._asked.append((key, request, answer))
+        with self._turn:
+            if not answer.done():
+                self._answer()
+        return answer.result()
+
+    def _answer(self) -> None:
+        """Make one call for all that was asked so far."""
+        count = len(self._asked)
+        batch, self._asked[:count] = self._asked[:count], []
+        try:
+            answers = self._call({key: request for key, request, _ in batch})
+        except BaseException as error:  # noqa: BLE001 - raised where it is asked for
+            for _, _, answer in batch:
+                answer.set_exception(error)
+        else:
+            for key, _, answer in batch:
+                answer.set_result(answers[key])
+
+
 class WaitingWork:
     """A queue of executions, each with the assignment that it is of. Threads may share it."""
 
@@ -145,15 +184,17 @@ class TaskRun:
         record: What came of them so far.
         sweep_id: Their sweep.
         roots: How many of them had not begun when they were claimed.
+        root_s: Seconds that one of these takes with its tree, as it was measured before; None if it was not.
         seconds: That slots have spent on them.
         given_up: Why some were released although nobody asked for them; None if that did not happen.
         is_cancelled: Whether their sweep was cancelled.
     """
 
-    def __init__(self, task_id: str, sweep_id: str, executions: int, roots: int) -> None:
+    def __init__(self, task_id: str, sweep_id: str, executions: int, roots: int, root_s: float | None = None) -> None:
         self.record = TaskRecord(task_id)
         self.sweep_id = sweep_id
         self.roots = roots
+        self.root_s = root_s
         self.seconds = 0.0
         self.given_up: str | None = None
         self.is_cancelled = False
@@ -170,6 +211,13 @@ class TaskRun:
         """Count time of a slot."""
         with self._changed:
             self.seconds += seconds
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether its roots took another time than is known of them, by which the next tasks are cut."""
+        if self.given_up is not None or not self.roots:
+            return False
+        return self.root_s is None or not 1 / TELLING <= self.seconds / self.roots / self.root_s <= TELLING
 
     def next(self, take: Callable[[], T | None]) -> T | None:
         """Return what `take` returns, as soon as it is not None; None once all executions have ended."""

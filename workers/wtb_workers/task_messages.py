@@ -14,7 +14,8 @@ from celery import Celery
 from wtb.config.broker import queue_key
 from wtb.config.keeping.redaction import redactor_of
 from wtb.store.database import Database
-from wtb.store.runs.publishing import MOST_DESCRIBED, Task, cluster_of
+from wtb.store.runs.publishing import cluster_of
+from wtb.store.runs.task_labels import MOST_DESCRIBED, Task
 
 log = logging.getLogger("wtb")
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from wtb.core.ids import new_id
-from wtb.core.tree.grouping import agreed
 from wtb.store.bulk import fetch_records
 from wtb.store.control import rescore
 from wtb.store.database import Database
@@ -38,9 +37,8 @@ from wtb.store.runs.queue import (
     withdraw,
 )
 from wtb.store.runs.slots import is_fresh, slot_holders
+from wtb.store.runs.task_labels import Task, describe, names_of
 from wtb.store.tables.schema import (
-    cases,
-    combinations,
     executions,
     is_published,
     is_unpublished,
@@ -54,31 +52,8 @@ WINDOW = 16  # tasks that wait on a queue even where no worker serves it, so tha
 TASKS_A_SLOT = 2
 TASK_S = 0.75  # of work in a task, where cases are quick
 MOST_CASES = 500  # in a task
-MOST_DESCRIBED = 50  # ids of cases that a monitor shows of a task; of more, the first and the last one
 _LOCK = 0x57544201  # advisory: those who publish take turns, so that together they keep to the window
 _SMOOTHING = 0.5  # weight of the last task in the seconds that a root takes
-
-
-class Task(NamedTuple):
-    """A published task, with what a monitor shows of it.
-
-    Attributes:
-        queue: As slots name it; empty for the default one.
-        sweep_id: Its sweep, and `sweep`: the name of that.
-        cases: Ids of its cases, in order; of more than MOST_DESCRIBED, the first and the last one.
-        size: How many executions it has; 0 of one that scores the sweep again.
-        choices: Node -> variant, as far as all combinations of the first execution agree.
-        redact: The section `redact` of the sweep, as it is stored.
-    """
-
-    id: str
-    queue: str
-    sweep_id: str
-    sweep: str
-    cases: list[str]
-    size: int
-    choices: Mapping[str, str]
-    redact: object
 
 
 class _Head(NamedTuple):
@@ -231,11 +206,17 @@ def _publish_on(
                 continue
             left[sweep.session_id] -= 1
             published.append((new_id(), queue, sweep, heads))
-    for task_id, _, _, heads in published:
-        values = {"task_id": task_id, "task_token": executions.c.token, "published_at": now()}
-        ids = [head.id for head in heads]
-        connection.execute(executions.update().where(executions.c.id.in_(ids), is_unpublished).values(values))
+    _mark(connection, {head.id: task_id for task_id, _, _, heads in published for head in heads})
     return published
+
+
+def _mark(connection: sa.Connection, task_ids: Mapping[str, str]) -> None:
+    """Mark executions as published. task_ids: the task of each."""
+    if task_ids:
+        arrays = sa.literal([*task_ids], sa.ARRAY(sa.String)), sa.literal([*task_ids.values()], sa.ARRAY(sa.String))
+        new = sa.func.unnest(*arrays).table_valued("id", "task_id", name="new").render_derived()
+        values = {"task_id": new.c.task_id, "task_token": executions.c.token, "published_at": now()}
+        connection.execute(executions.update().where(executions.c.id == new.c.id, is_unpublished).values(values))
 
 
 def _in_turns(
@@ -292,41 +273,10 @@ def _heads(connection: sa.Connection, queue: str, sweep_id: str, limit: int, *, 
 
 def _described(connection: sa.Connection, tasks: Sequence[tuple[str, str, QueuedSweep, list[_Head]]]) -> list[Task]:
     """Add what a monitor shows of tasks that were published just now."""
-    names = _names(connection, {sweep.id for _, _, sweep, _ in tasks})
-    return [
-        _describe(connection, (task_id, queue, sweep.id), [head.id for head in heads], names)
-        for task_id, queue, sweep, heads in tasks
-    ]
-
-
-def _names(connection: sa.Connection, ids: Collection[str]) -> dict[str, tuple[str, object]]:
-    """Return the name and the section `redact` of sweeps, by id."""
-    query = sa.select(sweeps.c.id, sweeps.c.name, sweeps.c.spec["redact"]).where(sweeps.c.id.in_(list(ids)))
-    return {id: (name, redact) for id, name, redact in connection.execute(query)}
-
-
-def _describe(
-    connection: sa.Connection, task: tuple[str, str, str], ids: Sequence[str], names: Mapping[str, tuple[str, object]]
-) -> Task:
-    """Describe a task. task: its id, its queue and its sweep. ids: of its executions, in order."""
-    task_id, queue, sweep_id = task
-    shown = ids if len(ids) < MOST_DESCRIBED else (ids[0], ids[-1])
-    query = (
-        sa.select(cases.c.id, executions.c.combinations, executions.c.choices)
-        .join(cases, sa.and_(cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number))
-        .where(executions.c.id.in_(list(shown)))
-        .order_by(executions.c.id)
+    return describe(
+        connection,
+        {(task_id, queue, sweep.id): [head.id for head in heads] for task_id, queue, sweep, heads in tasks},
     )
-    rows = connection.execute(query).all()
-    choices: Mapping[str, str] = {}
-    if rows and rows[0].choices is not None:
-        choices = rows[0].choices
-    elif rows and len(ids) == 1:
-        of_first = combinations.c.sweep_id == sweep_id, combinations.c.number.in_(rows[0].combinations[:1000])
-        choices = agreed(list(connection.scalars(sa.select(combinations.c.choices).where(*of_first))))
-    name, redact = names[sweep_id]
-    shown_cases = list(dict.fromkeys(row.id for row in rows))
-    return Task(task_id, queue, sweep_id, name, shown_cases, len(ids), choices, redact)
 
 
 def publish_again(database: Database, after_s: float) -> list[Task]:
@@ -350,14 +300,13 @@ def publish_again(database: Database, after_s: float) -> list[Task]:
         by_task: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
         for task_id, queue, sweep_id, id in connection.execute(query) if free else ():
             by_task[task_id, queue, sweep_id].append(id)
-        names = _names(connection, {sweep_id for _, _, sweep_id in by_task})
-        tasks = [_describe(connection, task, sorted(ids), names) for task, ids in by_task.items()]
+        tasks = describe(connection, {task: sorted(ids) for task, ids in by_task.items()})
         return [*tasks, *_described_scorings(connection, rescore.publish_scorings(connection, after_s))]
 
 
 def _described_scorings(connection: sa.Connection, published: Sequence[tuple[str, str, str]]) -> list[Task]:
     """Describe the tasks that score sweeps again."""
-    names = _names(connection, {sweep_id for _, _, sweep_id in published})
+    names = names_of(connection, {sweep_id for _, _, sweep_id in published})
     return [
         Task(id, queue, sweep_id, names[sweep_id][0], [], 0, {}, names[sweep_id][1])
         for id, queue, sweep_id in published

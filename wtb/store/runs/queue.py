@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from wtb.store.bulk import fetch_record
+from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import Database
 from wtb.store.limits.session_memory import memory_used
 from wtb.store.limits.sessions import Quota, locked_session
@@ -81,49 +81,83 @@ class ClaimOutcome(Enum):
 
 @dataclass(frozen=True)
 class TaskClaim:
-    """The result of a claim. rows: the executions, those that have begun first."""
+    """The result of a claim. rows: the executions, those that have begun first. root_s: see `sweeps.root_s`."""
 
     outcome: ClaimOutcome
     rows: list[ExecutionRow] = field(default_factory=list)
+    root_s: float | None = None
 
 
-def claim_task(
-    database: Database, slot: Slot, task_id: str, lease_s: float, *, refused: Collection[str] = ()
-) -> TaskClaim:
-    """Claim the executions of a published task for a slot, which counts as busy from then on.
+def claim_tasks(
+    database: Database, wanted: Mapping[Slot, str], lease_s: float, *, refused: Collection[str] = ()
+) -> dict[Slot, TaskClaim]:
+    """Claim the executions of published tasks for slots of a runner, which count as busy from then on.
 
     Args:
         database: The database, which is PostgreSQL.
-        slot: The slot.
-        task_id: The id of the task.
+        wanted: The id of the task of each slot.
         lease_s: Seconds until others may claim the executions, unless the lease is renewed.
         refused: Ids of sweeps whose code the worker rejects.
+
+    Returns:
+        What came of the claim of each slot.
     """
+    claims = {slot: TaskClaim(ClaimOutcome.GONE) for slot in wanted}
+    slots = {task_id: slot for slot, task_id in wanted.items()}  # of a message that came twice one slot has the task
     # Slots that claim at the same time skip what another one is about to get: nobody waits, nothing is claimed twice.
-    theirs = sa.select(executions.c.id, executions.c.sweep_id).where(executions.c.task_id == task_id, is_published)
+    theirs = (
+        sa.select(executions.c.id, executions.c.sweep_id, executions.c.task_id)
+        .where(executions.c.task_id == sa.any_(sa.literal([*slots], sa.ARRAY(sa.String))), is_published)
+        .with_for_update(skip_locked=True)
+    )
     with database.write() as connection:
-        rows = connection.execute(theirs.with_for_update(skip_locked=True)).all()
-        if not rows:
-            return TaskClaim(ClaimOutcome.GONE)
-        which = executions.c.id.in_([row.id for row in rows])
-        sweep = fetch_record(
-            connection, QueuedSweep, sweeps_of_queue().where(is_open(), sweeps.c.id == rows[0].sweep_id)
-        )
-        if sweep is None:
-            withdraw(connection, which)
-            return TaskClaim(ClaimOutcome.WITHDRAWN)
-        if sweep.id in refused:
-            return TaskClaim(ClaimOutcome.REFUSED)
-        if _is_outranked(connection, sweep, slot.queues, refused):
-            return TaskClaim(ClaimOutcome.OUTRANKED)
-        if room(connection, sweep, [slot]) < 1:
-            withdraw(connection, which)
-            return TaskClaim(ClaimOutcome.WITHDRAWN)
-        claimed = claim_rows(connection, which, slot.runner_id, lease_s)
-        if sweep.status == "pending":
-            _start(connection, sweep.id)
-        _note(connection, {slot: claimed[0].id}, sweep)
-        return TaskClaim(ClaimOutcome.CLAIMED, sorted(claimed, key=lambda row: (row.head_id is None, row.id)))
+        by_sweep: defaultdict[str, defaultdict[Slot, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for id, sweep_id, task_id in connection.execute(theirs):
+            by_sweep[sweep_id][slots[task_id]].append(id)
+        if not by_sweep:
+            return claims
+        running = sweeps_of_queue().where(is_open(), sweeps.c.id.in_(list(by_sweep)))
+        # In one order for all, so that two transactions never wait for each other's sessions and sweeps.
+        for sweep in sorted(fetch_records(connection, QueuedSweep, running), key=lambda row: (row.session_id, row.id)):
+            claims |= _claim_of_sweep(connection, sweep, by_sweep.pop(sweep.id), lease_s, refused)
+        for tasks in by_sweep.values():
+            claims |= _withdraw_tasks(connection, tasks)
+    return claims
+
+
+def _claim_of_sweep(
+    connection: sa.Connection,
+    sweep: QueuedSweep,
+    tasks: Mapping[Slot, list[str]],
+    lease_s: float,
+    refused: Collection[str],
+) -> dict[Slot, TaskClaim]:
+    """Claim the locked executions of tasks of one sweep. tasks: their executions, by slot."""
+    if sweep.id in refused:
+        return dict.fromkeys(tasks, TaskClaim(ClaimOutcome.REFUSED))
+    first = next(iter(tasks))
+    if _is_outranked(connection, sweep, first.queues, refused):
+        return dict.fromkeys(tasks, TaskClaim(ClaimOutcome.OUTRANKED))
+    allowed = list(tasks)[: room(connection, sweep, tasks.keys())]
+    claims = _withdraw_tasks(connection, {slot: ids for slot, ids in tasks.items() if slot not in allowed})
+    if not allowed:
+        return claims
+    which = executions.c.id.in_([id for slot in allowed for id in tasks[slot]])
+    rows = {row.id: row for row in claim_rows(connection, which, first.runner_id, lease_s)}
+    if sweep.status == "pending":
+        _start(connection, sweep.id)
+    for slot in allowed:
+        of_slot = sorted((rows[id] for id in tasks[slot]), key=lambda row: (row.head_id is None, row.id))
+        claims[slot] = TaskClaim(ClaimOutcome.CLAIMED, of_slot, sweep.root_s)
+    _note(connection, {slot: claims[slot].rows[0].id for slot in allowed}, sweep)
+    return claims
+
+
+def _withdraw_tasks(connection: sa.Connection, tasks: Mapping[Slot, list[str]]) -> dict[Slot, TaskClaim]:
+    """Make the executions of tasks unpublished. tasks: their executions, by slot."""
+    if ids := [id for of_slot in tasks.values() for id in of_slot]:
+        withdraw(connection, executions.c.id.in_(ids))
+    return dict.fromkeys(tasks, TaskClaim(ClaimOutcome.WITHDRAWN))
 
 
 def sweeps_of_queue() -> sa.Select[Any]:
