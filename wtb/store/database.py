@@ -636,7 +636,7 @@ def _engine(url: sa.URL, is_sqlite: bool) -> sa.Engine:
         given = url.normalized_query.get("options", ())
         arguments = {"connect_timeout": 5, "options": " ".join((_SETTINGS, *given))}
         try:
-            engine = create(pool_size=5, pool_use_lifo=True, connect_args=arguments)
+            engine = create(pool_size=10, max_overflow=5, pool_use_lifo=True, connect_args=arguments)
         except (sa.exc.ArgumentError, ValueError):  # of hosts and ports that stand among the options
             problem = "has a host or port that cannot be read"
             raise _bad_url(url.render_as_string(hide_password=False), problem) from None
