@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from wtb.hosting.telemetry.exporter import Place
     from wtb.store.database import Database
-    from wtb.store.runs.task_labels import Task
+    from wtb.store.telemetry.task_labels import Task
 
 
 Metrics = Annotated[
