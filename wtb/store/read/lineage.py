@@ -109,18 +109,17 @@ def family(
         return found, marks(connection, heads), left
 
 
-def cells_held(database: Database, execution_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Execution -> status -> how many cells name it as theirs."""
+def cells_held(database: Database, sweep_id: str, number: int) -> dict[str, dict[str, int]]:
+    """Execution -> status -> how many cells of a case name it as theirs."""
     query = (
         sa.select(cells.c.execution_id, cell_status, sa.func.count())
         .select_from(cells_and_running)
-        .join(executions, executions.c.id == cells.c.execution_id)
-        .where(cells.c.sweep_id == executions.c.sweep_id)  # not those of pools
+        .where(cells.c.sweep_id == sweep_id, cells.c.case_number == number)
         .group_by(cells.c.execution_id, cell_status)
     )
     found: dict[str, dict[str, int]] = {}
     with database.read() as connection:
-        for execution, status, count in fetch_among(connection, query, cells.c.execution_id, execution_ids):
+        for execution, status, count in connection.execute(query):
             found.setdefault(execution, {})[status] = count
     return found
 
