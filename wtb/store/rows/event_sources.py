@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from wtb.core.classes.frozen import frozen
 from wtb.core.tree.checkpoints import in_order, shown
 from wtb.store.rows.sweeps import EventRow
-from wtb.store.tables.column_types import Json, array_length, error_in_json, rows_array, score_object
+from wtb.store.tables.column_types import Json, OrderedJson, array_length, error_in_json, rows_array, score_object
 from wtb.store.tables.schema import (
     calls,
     cases,
@@ -105,6 +105,7 @@ COLUMNS: Final[dict[str, sa.types.TypeEngine[Any]]] = {
     "repeat": sa.Integer(),
     "combinations": Json,
     "more": Json,
+    "position": OrderedJson,
     "name": sa.String(),
     "kind_of_call": sa.String(),
     "node_run": sa.String(),
@@ -183,7 +184,7 @@ def _checkpoint(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]:
     for id, (_, node, to, key, why, tried) in enumerate(chosen, last["id"] - len(chosen)):
         data = {"checkpoint": row["node"], "node": node, "to": to, "key": key, "why": why, "tried": tried}
         yield {**last, "id": id, "kind": "decision", "data": data}
-    position = row["data"]
+    position = row["position"]
     yield {**last, "data": {"checkpoint": row["node"], "step": position["step"], "next": position["next"]}}
 
 
@@ -284,7 +285,7 @@ DERIVED: Final = (
         checkpoints.c.created_event,
         checkpoints.c.created_at,
         {
-            "data": checkpoints.c.position,
+            "position": checkpoints.c.position,
             "node": checkpoints.c.id,
             "more": _DECISIONS.correlate(checkpoints).scalar_subquery(),
         },

@@ -46,7 +46,7 @@ def is_json(column_type: sa.types.TypeEngine[Any]) -> bool:
 
 Json = BinaryJson(none_as_null=True)
 OrderedJson = sa.JSON(none_as_null=True)
-"""Objects with their keys in the order in which they were written, which PostgreSQL's JSONB forgets."""
+"""JSON as it was written: objects keep the order of their keys, which PostgreSQL's JSONB forgets."""
 Id = sa.String(32)
 Digest = sa.String(64)
 Seconds: sa.Double[float] = sa.Double()

@@ -1,4 +1,4 @@
-"""Migration 1054: no index of cells by execution, of leases, or of node runs by node."""
+"""Migration 1054: no index of cells by execution, of leases, or of node runs by node; small JSON as text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,19 @@ down_revision = "1053"
 branch_labels = None
 depends_on = None
 
+_GUARD = """
+    CREATE OR REPLACE FUNCTION reject_unfinished_execution() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF EXISTS (SELECT FROM checkpoints WHERE id = NEW.head_id AND json_array_length(position->'next') > 0)
+            OR EXISTS (SELECT FROM node_runs WHERE checkpoint_id = NEW.head_id AND status = 'running')
+        THEN
+            RAISE EXCEPTION USING ERRCODE = 'check_violation',
+                MESSAGE = 'a completed execution has next nodes or a running node run at its head: ' || NEW.id;
+        END IF;
+        RETURN NEW;
+    END $$
+    """
+
 
 def upgrade() -> None:
     op.drop_index("ix_cells_execution_id", "cells")
@@ -17,3 +30,6 @@ def upgrade() -> None:
     if op.get_bind().dialect.name == "postgresql":  # of pages that are written from now on
         op.execute("ALTER TABLE cells SET (fillfactor = 40)")
         op.execute("ALTER TABLE executions SET (fillfactor = 80)")
+        changes = (f"ALTER COLUMN {name} TYPE json USING {name}::json" for name in ("position", "writers", "totals"))
+        op.execute(f"ALTER TABLE checkpoints {', '.join(changes)}")
+        op.execute(_GUARD)
