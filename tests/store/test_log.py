@@ -123,6 +123,11 @@ def test_events_say_what_their_rows_say(sweep: Bench) -> None:
             (head,) = (one.head_id for one in sweep.executions if one.id == row["execution_id"])
             assert head is not None
             assert data == {"cells": 1, "result": made[head]["state"]}
+        elif row["kind"] == "execution.forked":
+            (head,) = (one.head_id for one in sweep.executions if one.id == row["execution_id"])
+            assert head is not None
+            children = [one for one in sweep.executions if one.parent_id == row["execution_id"]]
+            assert data == {"children": len(children), "by": made[head]["position"]["next"]}
         elif row["kind"] == "cell.succeeded":
             (cell,) = (cell for cell in sweep.rows(cells) if cell["execution_id"] == row["execution_id"])
             of = {"case": str(cell["case_number"]), "repeat": 0, "combination": cell["combination"]}

@@ -260,7 +260,7 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
     written, ends = (_between(source, sweep_id, since, until) for source in _SOURCES)
     completed = sa.union(  # an event is either a row of its own, or said by that of the execution
         sa.select(events.c.execution_id).where(written, events.c.kind == COMPLETED),
-        sa.select(executions.c.id).where(ends).correlate(None),
+        sa.select(executions.c.id).where(ends, executions.c.children.is_(None)).correlate(None),
     )
     # PostgreSQL takes the rows between two places for a third of all, and would read all cells of the sweep for them.
     # A list it looks up one by one.

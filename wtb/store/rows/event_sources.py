@@ -29,6 +29,7 @@ from wtb.store.tables.schema import (
 )
 
 COMPLETED: Final = "execution.completed"
+FORKED: Final = "execution.forked"
 Count = sa.ColumnElement[int]
 
 
@@ -189,7 +190,10 @@ def _checkpoint(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]:
 
 
 def _end_of_execution(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]:
-    """The end of an execution, then of each of its cells."""
+    """The end of an execution, which forked, or which completed with each of its cells."""
+    if row["number"] is not None:
+        yield {**last, "kind": FORKED, "data": {"children": row["number"], "by": row["position"]["next"]}}
+        return
     combinations = row["combinations"]
     values = {name: one if isinstance(one, str | None) else float(one) for name, one in (row["data"] or {}).items()}
     first = last["id"] - len(combinations)
@@ -244,6 +248,9 @@ _OF_CELL = (
 )
 _SCORES = sa.select(score_object(_OF_CELL.c.metric, _OF_CELL.c.value, _OF_CELL.c.error))
 _RESULT = sa.select(checkpoints.c.state).where(checkpoints.c.id == executions.c.head_id).correlate(executions)
+_has_forked = executions.c.children.is_not(None)
+_FORK = sa.select(checkpoints.c.position).where(checkpoints.c.id == executions.c.head_id, _has_forked)
+_FORK = _FORK.correlate(executions)
 # Those of older versions have none that were tried, and no ids in the log.
 _DECIDED = (decisions.c.checkpoint_id == checkpoints.c.id, decisions.c.tried.is_not(None))
 _DECISIONS = sa.select(
@@ -296,7 +303,7 @@ DERIVED: Final = (
         counts={"decision": sa.select(sa.func.count()).where(*_DECIDED).correlate(checkpoints).scalar_subquery()},
     ),
     Derived(
-        (COMPLETED, "cell.succeeded"),
+        (FORKED, COMPLETED, "cell.succeeded"),
         executions.c.ended_transaction,
         executions.c.ended_event,
         executions.c.finished_at,
@@ -306,11 +313,14 @@ DERIVED: Final = (
             "repeat": executions.c.repeat,
             "combinations": executions.c.combinations,
             "more": _RESULT.scalar_subquery(),
+            "number": executions.c.children,
+            "position": _FORK.scalar_subquery(),
         },
         _end_of_execution,
         executions.c.id,
         (executions, executions.c.id),
-        counts={"cell.succeeded": array_length(executions.c.combinations)},
+        only={FORKED: _has_forked, COMPLETED: ~_has_forked, "cell.succeeded": ~_has_forked},
+        counts={"cell.succeeded": sa.case((_has_forked, 0), else_=array_length(executions.c.combinations))},
     ),
     Derived(
         ("model.called", "tool.called"),

@@ -43,6 +43,7 @@ executions = sa.Table(
     sa.Column("task_id", Id, comment="the task of workers that it was published in, or that runs or ran it"),
     sa.Column("task_token", sa.BigInteger, comment="its token when it was published; a claim makes another one"),
     sa.Column("published_at", Seconds, comment="when the message of its task was last sent"),
+    sa.Column("children", sa.Integer, comment="into how many it forked, if its end in the log is that"),
     one_of("status", EXECUTION),
     sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
     sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),

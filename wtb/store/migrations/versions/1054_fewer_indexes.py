@@ -1,7 +1,10 @@
-"""Migration 1054: no index of cells by execution, of leases, or of node runs by node; small JSON as text."""
+"""Migration 1054: no index of cells by execution, of leases, or of node runs by node; small JSON as text; events of
+forks are derived.
+"""
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from alembic import op
 
 revision = "1054"
@@ -24,6 +27,8 @@ _GUARD = """
 
 
 def upgrade() -> None:
+    comment = "into how many it forked, if its end in the log is that"
+    op.add_column("executions", sa.Column("children", sa.Integer, comment=comment))
     op.drop_index("ix_cells_execution_id", "cells")
     op.drop_index("ix_executions_lease_until", "executions")
     op.drop_index("ix_node_runs_sweep_id_node", "node_runs")
