@@ -64,7 +64,7 @@ _OWNED: tuple[tuple[sa.Table, tuple[str, ...]], ...] = (
     (node_runs, ("started_transaction", "started_event")),
     (checkpoints, ("created_transaction", "created_event")),
     (cells, ("case_number", "repeat", "combination")),
-    (executions, ("ended_transaction", "ended_event")),
+    (executions, ("case_number", "repeat")),
     (cases, ("number",)),
     (combinations, ("number",)),
 )

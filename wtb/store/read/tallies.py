@@ -211,7 +211,7 @@ def _literal(place: Place) -> sa.Tuple:
 
 def _between(source: _Source, sweep_id: str, since: Place, until: Place) -> sa.ColumnElement[bool]:
     table, transaction, id = source
-    mine = table.c.sweep_id == sweep_id
+    mine = sa.and_(table.c.sweep_id == sweep_id, id.is_not(None))  # the index of executions has no others
     if since[0] == until[0]:  # always on SQLite, which would look at all events of the sweep for pairs
         return sa.and_(mine, transaction == until[0], id > since[1], id <= until[1])
     place = sa.tuple_(transaction, id)

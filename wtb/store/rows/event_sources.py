@@ -104,7 +104,7 @@ COLUMNS: Final[dict[str, sa.types.TypeEngine[Any]]] = {
     "usd": sa.Double(),
     "case": sa.Text(),
     "repeat": sa.Integer(),
-    "combinations": Json,
+    "combinations": OrderedJson,
     "more": Json,
     "position": OrderedJson,
     "name": sa.String(),

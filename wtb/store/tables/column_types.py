@@ -105,7 +105,7 @@ def _transaction_sqlite(element: transaction_number, compiler: Any, **kw: Any) -
 
 
 class array_length(FunctionElement[int]):
-    """How long an array in a column of JSON is."""
+    """How long an array in a column of `OrderedJson` is."""
 
     type = sa.Integer()
     inherit_cache = True
@@ -113,7 +113,7 @@ class array_length(FunctionElement[int]):
 
 @compiles(array_length, "postgresql")
 def _array_length_postgresql(element: array_length, compiler: Any, **kw: Any) -> str:
-    return f"jsonb_array_length({compiler.process(element.clauses, **kw)})"
+    return f"json_array_length({compiler.process(element.clauses, **kw)})"
 
 
 @compiles(array_length, "sqlite")
@@ -122,14 +122,14 @@ def _array_length_sqlite(element: array_length, compiler: Any, **kw: Any) -> str
 
 
 class array_elements(FunctionElement[Any]):
-    """The elements of an array in a column of JSON: rows of one column `value`."""
+    """The elements of an array in a column of `OrderedJson`: rows of one column `value`."""
 
     inherit_cache = True
 
 
 @compiles(array_elements, "postgresql")
 def _array_elements_postgresql(element: array_elements, compiler: Any, **kw: Any) -> str:
-    return f"jsonb_array_elements({compiler.process(element.clauses, **kw)})"
+    return f"json_array_elements_text({compiler.process(element.clauses, **kw)})"
 
 
 @compiles(array_elements, "sqlite")

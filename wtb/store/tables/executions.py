@@ -19,7 +19,8 @@ executions = sa.Table(
     sa.Column("origin", sa.String(16), nullable=False),
     sa.Column("case_number", sa.Integer, nullable=False),
     sa.Column("repeat", sa.Integer, nullable=False),
-    sa.Column("combinations", Json, nullable=False, comment="numbers of the combinations that it stands for"),
+    # As text, which takes PostgreSQL half the bytes of JSONB for values as small as these.
+    sa.Column("combinations", OrderedJson, nullable=False, comment="numbers of the combinations that it stands for"),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("reason", sa.Text),
     sa.Column("head_id", Id, comment="null until the first step is prepared"),
@@ -48,10 +49,10 @@ executions = sa.Table(
     sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
     sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
     sa.Index("ix_executions_open", "sweep_id", "status", "id", **where(_IS_OPEN)),
-    sa.Index("ix_executions_ended", "sweep_id", "ended_transaction", "ended_event"),
+    sa.Index("ix_executions_case", "sweep_id", "case_number", "repeat"),
+    sa.Index("ix_executions_ended", "sweep_id", "ended_transaction", "ended_event", **where("ended_event IS NOT NULL")),
     sa.Index("ix_executions_begun", "sweep_id", "id", **where("status = 'pending' AND head_id IS NOT NULL")),
     sa.Index("ix_executions_owner_id", "owner_id", **where("owner_id IS NOT NULL")),
-    sa.Index("ix_executions_parent_id", "parent_id"),
     sa.Index("ix_executions_published", "task_id", **where("status = 'pending' AND task_token = token")),
     sa.Index("ix_executions_deferred", "sweep_id", **where("deferred IS NOT NULL")),
 )
@@ -139,7 +140,6 @@ checkpoints = sa.Table(
     sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False),
     sa.Column("execution_id", Id, ref("executions.id", deferred=True), nullable=False, index=True),
     sa.Column("parent_id", Id),
-    # As text, which takes PostgreSQL half the bytes of JSONB for values as small as these.
     sa.Column("position", OrderedJson, nullable=False, comment="step, next nodes, arrived at joins, visits"),
     sa.Column("state", Json, nullable=False, comment="key -> digest of its value"),
     sa.Column("writers", OrderedJson, nullable=False, comment="[node, variant, node run]"),

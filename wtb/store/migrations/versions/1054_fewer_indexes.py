@@ -1,5 +1,5 @@
-"""Migration 1054: no index of cells by execution, of leases, or of node runs by node; small JSON as text; events of
-forks are derived.
+"""Migration 1054: no index of cells by execution, of leases, of parents, or of node runs by node; small JSON as
+text; events of forks are derived.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ down_revision = "1053"
 branch_labels = None
 depends_on = None
 
+_AS_TEXT = {"executions": ("combinations",), "checkpoints": ("position", "writers", "totals")}
 _GUARD = """
     CREATE OR REPLACE FUNCTION reject_unfinished_execution() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
@@ -32,9 +33,16 @@ def upgrade() -> None:
     op.drop_index("ix_cells_execution_id", "cells")
     op.drop_index("ix_executions_lease_until", "executions")
     op.drop_index("ix_node_runs_sweep_id_node", "node_runs")
+    op.drop_index("ix_executions_parent_id", "executions")
+    op.create_index("ix_executions_case", "executions", ["sweep_id", "case_number", "repeat"])
+    has_end = sa.text("ended_event IS NOT NULL")
+    columns = ["sweep_id", "ended_transaction", "ended_event"]
+    op.drop_index("ix_executions_ended", "executions")
+    op.create_index("ix_executions_ended", "executions", columns, postgresql_where=has_end, sqlite_where=has_end)
     if op.get_bind().dialect.name == "postgresql":  # of pages that are written from now on
         op.execute("ALTER TABLE cells SET (fillfactor = 40)")
         op.execute("ALTER TABLE executions SET (fillfactor = 80)")
-        changes = (f"ALTER COLUMN {name} TYPE json USING {name}::json" for name in ("position", "writers", "totals"))
-        op.execute(f"ALTER TABLE checkpoints {', '.join(changes)}")
+        for table, names in _AS_TEXT.items():
+            changes = (f"ALTER COLUMN {name} TYPE json USING {name}::json" for name in names)
+            op.execute(f"ALTER TABLE {table} {', '.join(changes)}")
         op.execute(_GUARD)
