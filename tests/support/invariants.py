@@ -274,7 +274,7 @@ def nothing_is_recorded_twice(project: Project, *, rewound: bool = False) -> Non
 def events_by_kind(project: Project) -> dict[str, int]:
     """How many events of each kind the log has, also of those that rows of other tables say."""
     derived = {
-        "node_run.started": ("node_runs", "started_event"),
+        "node_run.started": ("node_runs", "started_transaction"),
         "node_run.succeeded": ("node_runs", "ended_event"),
         "checkpoint.created": ("checkpoints", "created_event"),
     }

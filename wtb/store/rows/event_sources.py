@@ -47,6 +47,7 @@ class Derived:
         joined: The tables that `columns` need beside that of the rows.
         only: For a kind that not every row holds, the condition that a row does.
         counts: For a kind of which a row may hold several, their number.
+        mark: A column that says which events a row holds; null once it holds none.
     """
 
     kinds: tuple[str, ...]
@@ -60,6 +61,7 @@ class Derived:
     joined: sa.FromClause | None = None
     only: Mapping[str, sa.ColumnElement[bool]] = field(default_factory=dict)
     counts: Mapping[str, Count] = field(default_factory=dict)
+    mark: sa.Column[Any] | None = None
 
     @property
     def table(self) -> sa.Table:
@@ -102,6 +104,7 @@ COLUMNS: Final[dict[str, sa.types.TypeEngine[Any]]] = {
     "attempt": sa.Integer(),
     "duration_s": sa.Double(),
     "usd": sa.Double(),
+    "begun_at": sa.Double(),
     "case": sa.Text(),
     "repeat": sa.Integer(),
     "combinations": OrderedJson,
@@ -174,6 +177,10 @@ def _start_of_node_run(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]
 
 
 def _success_of_node_run(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]:
+    """Its start, if nothing of its execution happened in between, and its success."""
+    if row["begun_at"] is not None:
+        start: EventRow = {**last, "id": last["id"] - 1, "kind": "node_run.started", "at": row["begun_at"]}
+        yield from _start_of_node_run(row, start)
     spent = {"usd": row["usd"]} if row["usd"] else {}
     took = {"visit": row["visit"], "attempt": row["attempt"], "duration_s": row["duration_s"], **spent}
     yield {**last, "data": {**_task(row), **took, "writes": in_order(shown(row["more"] or {}), {})}}
@@ -228,6 +235,7 @@ def _error(row: sa.RowMapping) -> dict[str, Any]:
 
 
 _NODE_RUN: dict[str, sa.ColumnElement[Any]] = {name: node_runs.c[name] for name in ("node", "task", "variant", "visit")}
+_holds_start = sa.and_(node_runs.c.started_transaction.is_not(None), node_runs.c.started_event.is_(None))
 _OF_CASE = sa.select(cases.c.id).where(
     cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number
 )
@@ -270,8 +278,9 @@ DERIVED: Final = (
         (node_runs, node_runs.c.id),
         only={"variant.applied": node_runs.c.replaces.is_not(None)},
     ),
+    # After those above: `keep_events` has made what they say rows of `events` by then.
     Derived(
-        ("node_run.succeeded",),
+        ("variant.applied", "node_run.started", "node_run.succeeded"),
         node_runs.c.ended_transaction,
         node_runs.c.ended_event,
         node_runs.c.ended_at,
@@ -281,10 +290,17 @@ DERIVED: Final = (
             "duration_s": node_runs.c.duration_s,
             "usd": node_runs.c.usd,
             "more": node_runs.c.writes,
+            "name": node_runs.c.replaces,
+            "begun_at": sa.case((_holds_start, node_runs.c.started_at)),
         },
         _success_of_node_run,
         node_runs.c.execution_id,
         (node_runs, node_runs.c.id),
+        only={
+            "variant.applied": sa.and_(_holds_start, node_runs.c.replaces.is_not(None)),
+            "node_run.started": _holds_start,
+        },
+        mark=node_runs.c.started_transaction,
     ),
     Derived(
         ("decision", "checkpoint.created"),

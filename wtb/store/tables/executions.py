@@ -181,7 +181,7 @@ node_runs = sa.Table(
     sa.Column("tokens_in", Count, nullable=False),
     sa.Column("tokens_out", Count, nullable=False),
     sa.Column("started_transaction", sa.BigInteger, comment="where the log has its start; see wtb/store/log.py"),
-    sa.Column("started_event", sa.BigInteger),
+    sa.Column("started_event", sa.BigInteger),  # null beside a transaction: its start is right before its success
     sa.Column("ended_transaction", sa.BigInteger, comment="where the log has its success"),
     sa.Column("ended_event", sa.BigInteger),
     sa.Column("ended_at", Seconds, comment="when it succeeded"),
@@ -193,7 +193,11 @@ node_runs = sa.Table(
     sa.Column("stderr", sa.Text, comment="the same"),
     sa.UniqueConstraint("checkpoint_id", "task", "variant"),
     one_of("status", NODE_RUN),
-    sa.Index("ix_node_runs_started", "sweep_id", "started_transaction", "started_event"),
+    sa.Index(
+        "ix_node_runs_started",
+        *("sweep_id", "started_transaction", "started_event"),
+        **where("started_event IS NOT NULL"),
+    ),
     sa.Index("ix_node_runs_ended", "sweep_id", "ended_transaction", "ended_event"),
 )
 

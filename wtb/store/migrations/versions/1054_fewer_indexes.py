@@ -39,6 +39,10 @@ def upgrade() -> None:
     columns = ["sweep_id", "ended_transaction", "ended_event"]
     op.drop_index("ix_executions_ended", "executions")
     op.create_index("ix_executions_ended", "executions", columns, postgresql_where=has_end, sqlite_where=has_end)
+    has_start = sa.text("started_event IS NOT NULL")
+    columns = ["sweep_id", "started_transaction", "started_event"]
+    op.drop_index("ix_node_runs_started", "node_runs")
+    op.create_index("ix_node_runs_started", "node_runs", columns, postgresql_where=has_start, sqlite_where=has_start)
     if op.get_bind().dialect.name == "postgresql":  # of pages that are written from now on
         op.execute("ALTER TABLE cells SET (fillfactor = 40)")
         op.execute("ALTER TABLE executions SET (fillfactor = 80)")
