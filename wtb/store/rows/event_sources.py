@@ -108,7 +108,7 @@ COLUMNS: Final[dict[str, sa.types.TypeEngine[Any]]] = {
     "case": sa.Text(),
     "repeat": sa.Integer(),
     "combinations": OrderedJson,
-    "more": Json,
+    "more": OrderedJson,
     "position": OrderedJson,
     "name": sa.String(),
     "kind_of_call": sa.String(),

@@ -161,14 +161,14 @@ def _score_object_sqlite(element: score_object, compiler: Any, **kw: Any) -> str
 class rows_array(FunctionElement[Any]):
     """An array of arrays: the columns of several rows, in any order of the rows."""
 
-    type = Json
+    type = OrderedJson
     inherit_cache = True
 
 
 @compiles(rows_array, "postgresql")
 def _rows_array_postgresql(element: rows_array, compiler: Any, **kw: Any) -> str:
     columns = ", ".join(compiler.process(clause, **kw) for clause in element.clauses)
-    return f"jsonb_agg(jsonb_build_array({columns}))"
+    return f"json_agg(json_build_array({columns}))"
 
 
 @compiles(rows_array, "sqlite")

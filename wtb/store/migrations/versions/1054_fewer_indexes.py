@@ -12,7 +12,11 @@ down_revision = "1053"
 branch_labels = None
 depends_on = None
 
-_AS_TEXT = {"executions": ("combinations",), "checkpoints": ("position", "writers", "totals")}
+_AS_TEXT = {
+    "executions": ("combinations",),
+    "checkpoints": ("position", "state", "writers", "totals"),
+    "node_runs": ("writes",),
+}
 _GUARD = """
     CREATE OR REPLACE FUNCTION reject_unfinished_execution() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
