@@ -234,9 +234,10 @@ def _node_runs(database: Database, sweep_id: str) -> int:
 
 
 def _last_begun(database: Database, sweep_id: str) -> float | None:
-    """When the node run began that the database heard of last."""
-    query = sa.select(node_runs.c.started_at).where(node_runs.c.sweep_id == sweep_id)
-    last = query.order_by(node_runs.c.started_transaction.desc().nulls_last(), node_runs.c.started_event.desc())
+    """When the node run began of whose success the database heard last."""
+    succeeded = (node_runs.c.sweep_id == sweep_id, node_runs.c.ended_event.is_not(None))
+    query = sa.select(node_runs.c.started_at).where(*succeeded)
+    last = query.order_by(node_runs.c.ended_transaction.desc(), node_runs.c.ended_event.desc())
     return database.scalar(last.limit(1))
 
 

@@ -310,8 +310,9 @@ def test_a_tally_reads_what_is_new_by_its_keys_and_nothing_else(run_sweep: Make)
         assert "SCAN events" not in plan
         assert "(sweep_id=? AND metric=? AND case_number=? AND repeat=? AND combination=?)" in plan
     else:
-        assert "Index Cond: ((execution_id)::text = ANY" in plan
-        assert "(case_number = cells.case_number) AND (repeat = cells.repeat)" in plan
+        assert "Index Cond: ((id)::text = ANY" in plan
+        assert "(case_number = executions_1.case_number) AND (repeat = executions_1.repeat)" in plan
+        assert "(combination = (anon_2.value)::integer)" in plan
         assert "Join Filter" not in plan
     assert tallied(second.database, second.sweep_id) == grouped(second.database, second.sweep_id)
 

@@ -19,7 +19,7 @@ from wtb.core.scoring.measure import Measure, Score
 from wtb.store.control.rescore import write_scores
 from wtb.store.control.rollback import Ending, begin
 from wtb.store.database import Database
-from wtb.store.events import add_event, subject
+from wtb.store.events import add_event, event_row, subject
 from wtb.store.log import START, LogPosition, derived_counts, insert_events, keep_events, take_positions
 from wtb.store.read import details, queries
 from wtb.store.rows.event_sources import DERIVED
@@ -114,6 +114,21 @@ def test_events_stand_in_the_order_in_which_they_happened(sweep: Bench) -> None:
     }
 
 
+@pytest.mark.parametrize(("between", "holds"), [("another", True), ("e", False)])
+def test_a_node_run_holds_its_start_at_its_success_unless_its_execution_has_an_event_between(
+    between: str, holds: bool
+) -> None:
+    batch = Batch()
+    batch.add("e", 1, node_run={**_begun("run"), "replaces": "default", "started_event": 1})  # type: ignore[typeddict-item]
+    batch.add(between, 1, appended={"events": [event_row(subject("default", "s"), "attempt.failed", {})]})
+    batch.add("e", 1, node_run_change=("run", {"ended_event": 0}))
+
+    _, row = batch.node_runs["run"]
+    assert row["ended_event"] == batch.events - 1
+    assert (row["started_event"], row["started_transaction"]) == ((None, 0) if holds else (1, None))
+    assert row["ended_event"] == (5 if holds else 3)  # it has room for the variant, the start and the success
+
+
 def test_events_say_what_their_rows_say(sweep: Bench) -> None:
     runs = {(run["execution_id"], run["node"]): run for run in sweep.node_runs}
     made = {row["id"]: row for row in sweep.rows(checkpoints)}
@@ -123,6 +138,11 @@ def test_events_say_what_their_rows_say(sweep: Bench) -> None:
             (head,) = (one.head_id for one in sweep.executions if one.id == row["execution_id"])
             assert head is not None
             assert data == {"cells": 1, "result": made[head]["state"]}
+        elif row["kind"] == "execution.forked":
+            (head,) = (one.head_id for one in sweep.executions if one.id == row["execution_id"])
+            assert head is not None
+            children = [one for one in sweep.executions if one.parent_id == row["execution_id"]]
+            assert data == {"children": len(children), "by": made[head]["position"]["next"]}
         elif row["kind"] == "cell.succeeded":
             (cell,) = (cell for cell in sweep.rows(cells) if cell["execution_id"] == row["execution_id"])
             of = {"case": str(cell["case_number"]), "repeat": 0, "combination": cell["combination"]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,16 @@ import sqlalchemy as sa
 
 from benchmarks.distributed.query_plans import Filled, fill, read_whole
 from wtb.hosting.servers.databases import connect
+from wtb.store.cell_status import end_waiting
+from wtb.store.control.executions import line_of
+from wtb.store.control.rescore import scored_executions
 from wtb.store.database import Database
+from wtb.store.housekeeping.superseded import has_superseded
+from wtb.store.read import details, lineage
+from wtb.store.rows.executions import ExecutionRow
 from wtb.store.tables.schema import executions
+from wtb.store.telemetry.attempts import traced_scores
+from wtb.store.telemetry.workers import left_behind
 
 FINISHED = 20_000
 PREPARED = 8  # times, after which a statement is prepared
@@ -89,6 +97,32 @@ def test_a_flush_looks_up_its_leases_and_passes_none_that_others_had(filled: Fil
     (plan,) = plans
     assert "pk_executions" in plan
     assert "ix_executions" not in plan
+
+
+def test_what_is_looked_up_of_an_execution_or_a_small_sweep_reads_no_table_whole(filled: Filled) -> None:
+    """There is no index of cells by execution, of children by parent, or of leases."""
+    database = filled.database
+    of_other = sa.select(executions).where(executions.c.sweep_id == "other7").order_by(executions.c.id).limit(1)
+    (row,) = database.records(ExecutionRow, of_other)
+    calls: dict[str, Callable[[], object]] = {
+        "cells_held": lambda: lineage.cells_held(database, row.sweep_id, row.case_number),
+        "children": lambda: details.children(database, row.id),
+        "line_of": lambda: line_of(database, row.id),
+        "traced_scores": lambda: traced_scores(database, row.sweep_id, [row.id]),
+        "scored_executions": lambda: list(scored_executions(database, row.sweep_id)),
+        "has_superseded": lambda: has_superseded(database, row.sweep_id, 0.0),
+        "left_behind": lambda: left_behind(database, 1.0),
+        "end_waiting": lambda: _end_waiting(database, row),
+    }
+    for name, call in calls.items():
+        with read_whole(database) as found:
+            call()
+        assert not found, name
+
+
+def _end_waiting(database: Database, row: ExecutionRow) -> None:
+    with database.write() as connection:
+        end_waiting(connection, [row])
 
 
 def test_a_call_that_does_is_found_out(filled: Filled) -> None:

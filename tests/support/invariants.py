@@ -274,15 +274,18 @@ def nothing_is_recorded_twice(project: Project, *, rewound: bool = False) -> Non
 def events_by_kind(project: Project) -> dict[str, int]:
     """How many events of each kind the log has, also of those that rows of other tables say."""
     derived = {
-        "node_run.started": ("node_runs", "started_event"),
+        "node_run.started": ("node_runs", "started_transaction"),
         "node_run.succeeded": ("node_runs", "ended_event"),
         "checkpoint.created": ("checkpoints", "created_event"),
-        "execution.completed": ("executions", "ended_event"),
     }
     kinds = ["SELECT kind FROM events"]
     kinds += [f"SELECT '{kind}' FROM {table} WHERE {id} IS NOT NULL" for kind, (table, id) in derived.items()]
+    of_end = "CASE WHEN children IS NULL THEN 'execution.completed' ELSE 'execution.forked' END"
+    kinds.append(f"SELECT {of_end} FROM executions WHERE ended_event IS NOT NULL")
     said = dict(project.query(f"SELECT kind, count(*) FROM ({' UNION ALL '.join(kinds)}) AS log GROUP BY kind"))
-    ends = project.query("SELECT CAST(combinations AS text) FROM executions WHERE ended_event IS NOT NULL")
+    ends = project.query(
+        "SELECT CAST(combinations AS text) FROM executions WHERE ended_event IS NOT NULL AND children IS NULL"
+    )
     cells = sum(len(json.loads(combinations)) for (combinations,) in ends)
     return said | {"cell.succeeded": said.get("cell.succeeded", 0) + cells}
 

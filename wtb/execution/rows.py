@@ -169,6 +169,7 @@ def born(ids: SweepIds, parent: Execution, child: Execution) -> NewExecution:
         "finished_at": None,
         "ended_transaction": None,
         "ended_event": None,
+        "children": None,
     }
 
 
@@ -187,6 +188,11 @@ def ended(
     if cells is not None:
         row["ended_transaction"], row["ended_event"] = None, cells  # the flush replaces them
     return row
+
+
+def forked(children: int) -> NewExecution:
+    """The change of an execution that forked into so many."""
+    return {**ended("forked", cells=0), "children": children}
 
 
 def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan: NodePlan, cells: int) -> NewNodeRun:

@@ -129,7 +129,7 @@ class Runner:
             return None
         grouped = self.sweep.combinations.grouped(execution, nodes)
         if len(grouped) > 1 and len(nodes) == 1:
-            children = self._fork(execution, nodes, list(grouped.values()))
+            children = self._fork(execution, list(grouped.values()))
             if len(position.tasks) == 1:
                 children = run_forked(self.node_runs, children, grouped, self.dispatcher.dispatch)
             return self._keep_one(children)
@@ -205,14 +205,13 @@ class Runner:
         self._move(execution, begun, started, *records.decided(begun.checkpoint.id, begun.joined.decisions))
         return True
 
-    def _fork(self, parent: Execution, nodes: Sequence[str], grouped: Sequence[Sequence[int]]) -> list[Execution]:
+    def _fork(self, parent: Execution, grouped: Sequence[Sequence[int]]) -> list[Execution]:
         """Create one child per group of cells, each at the parent's head. Values are shared, not copied."""
         children = [parent.child(new_id(), cells) for cells in grouped]
         parent.status = "forked"
         self._record(
             parent,
-            [Happened("execution.forked", {"children": len(children), "by": [*nodes]})],
-            change=records.ended("forked"),
+            change=records.forked(len(children)),
             born=[records.born(self.sweep.ids, parent, child) for child in children],
         )
         return children
@@ -253,7 +252,7 @@ class Runner:
         settled = waiting_as_one(grouped, joined)
         following = [execution]
         if len(settled) > 1:
-            following = self._fork(execution, position.next, [members for members, _ in settled])
+            following = self._fork(execution, [members for members, _ in settled])
         living = []
         for head, (_, outcome) in zip(following, settled, strict=True):
             if isinstance(outcome, Failure):

@@ -218,12 +218,12 @@ def row_counts(
     rows, counts = dict[str, int](), dict[str, int]()
     for table in dict.fromkeys(derived.table for derived in DERIVED):
         sources = [derived for derived in DERIVED if derived.table is table]
-        figures = {kind: derived.count(kind) for derived in sources for kind in derived.kinds}
-        query = sa.select(sa.func.count(), *figures.values()).where(table.c.sweep_id == sweep_id)
+        figures = [(kind, derived.count(kind)) for derived in sources for kind in derived.kinds]
+        query = sa.select(sa.func.count(), *(figure for _, figure in figures)).where(table.c.sweep_id == sweep_id)
         if execution is not None:
             query = query.where(sources[0].of_executions([execution]))
         rows[table.name], *numbers = connection.execute(query).one()
-        for kind, number in zip(figures, numbers, strict=True):
+        for (kind, _), number in zip(figures, numbers, strict=True):
             if number:
                 counts[kind] = counts.get(kind, 0) + int(number)
     return rows, counts
@@ -310,5 +310,6 @@ def keep_events(connection: sa.Connection, table: sa.Table, ids: Sequence[str]) 
             for sweep_id in connection.scalars(sa.select(derived.table.c.sweep_id).where(*these).distinct()).all():
                 rows = connection.execute(select_derived(number, sweep_id).where(*these)).mappings()
                 insert_rows(connection, events, [event for row in rows for event in events_of_row(row)])
-            gone = {derived.transaction.name: None, derived.id.name: None}
+            marks = () if derived.mark is None else (derived.mark,)
+            gone = {column.name: None for column in (derived.transaction, derived.id, *marks)}
             connection.execute(derived.table.update().where(*these).values(gone))

@@ -264,9 +264,12 @@ _NONE = {
 }  # fmt: skip
 
 
+_COMPLETED = "ended_event IS NOT NULL AND children IS NULL"
+
+
 def _cells_of_ended_executions(project: Project) -> Iterator[tuple[object, ...]]:
     columns = "sweep_id, case_number, repeat, CAST(combinations AS text)"
-    for *cell, numbers in project.query(f"SELECT {columns} FROM executions WHERE ended_event IS NOT NULL"):
+    for *cell, numbers in project.query(f"SELECT {columns} FROM executions WHERE {_COMPLETED}"):
         yield from ((*cell, number) for number in json.loads(numbers))
 
 

@@ -55,7 +55,7 @@ def tree_document(
         cases += 1
         repeat = None if execution is None else execution.repeat
         found, marks, left = lineage.family(database, sweep.id, number, repeat)
-        cells = lineage.cells_held(database, [row.id for row in found])
+        cells = lineage.cells_held(database, sweep.id, number)
         case_id = queries.case_rows(database, sweep.id, [number])[number].id
         for one in sorted({row.repeat for row in found}):
             mine = [row for row in found if row.repeat == one]

@@ -74,7 +74,7 @@ TABLES: Final = {
 _LEFT_OUT: Final = {
     *("sweep_id", "session_id", "case_number", "repeat", "combination", "combinations", "choices", "cells", "pinned"),
     *("created_transaction", "created_event", "started_transaction", "started_event"),
-    *("ended_transaction", "ended_event", "ended_at", "replaces"),  # of events, which the archive has
+    *("ended_transaction", "ended_event", "ended_at", "replaces", "children"),  # of events, which the archive has
     *("logged_transaction", "logged_event", "tried", "cached"),  # the same
     *("owner_id", "token", "lease_until", "kills", "losses", "queue", "asked", "stalled_at", "deferred"),
     *("task_id", "task_token", "published_at"),

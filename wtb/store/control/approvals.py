@@ -13,6 +13,7 @@ from wtb.core.serialization.plain_json import iso, storable
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.values import Json, Value
 from wtb.store.bulk import fetch_record, fetch_records, insert_missing
+from wtb.store.cell_status import end_waiting
 from wtb.store.control.edits import edited_head
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
@@ -22,7 +23,7 @@ from wtb.store.rows.executions import ExecutionRow
 from wtb.store.rows.sweeps import Subject
 from wtb.store.runs.records import NewQuestion
 from wtb.store.tables.column_types import is_ahead
-from wtb.store.tables.schema import approvals, awaiting, cells, executions, now, values
+from wtb.store.tables.schema import approvals, awaiting, executions, now, values
 
 
 def ask(connection: sa.Connection, asked: Sequence[tuple[str, NewQuestion]]) -> None:
@@ -240,9 +241,7 @@ def _wake(
         .where(executions.c.id.in_(ids), executions.c.status == "waiting")
         .values(status="pending", reason=reason)
     )
-    connection.execute(
-        cells.update().where(cells.c.execution_id.in_(ids), cells.c.status == "waiting").values(status="pending")
-    )
+    end_waiting(connection, [row for row in there if row.status == "waiting"])
     return ids
 
 

@@ -23,6 +23,7 @@ from wtb.store.control.pending_rollbacks import finish_first, unfinished
 from wtb.store.control.sweeps import cancel_executions
 from wtb.store.database import Database
 from wtb.store.events import add_event, add_execution_event, subject
+from wtb.store.read.lineage import ids_below, of_same_case, rows_of
 from wtb.store.rows.control import QuestionRow
 from wtb.store.rows.executions import AskedRow, ExecutionRow, NodeRunUnderWay
 from wtb.store.rows.sweeps import SweepRow
@@ -357,15 +358,15 @@ def reason_now(database: Database, sweep: SweepRow) -> str | None:
 
 def line_of(database: Database, execution_id: str) -> list[ExecutionRow]:
     """An execution and those that it forked into, by themselves or again, oldest first."""
-    first = sa.select(executions.c.id).where(executions.c.id == execution_id).cte("line", recursive=True)
-    children = sa.select(executions.c.id).where(executions.c.parent_id == first.c.id, executions.c.origin == "fork")
-    query = sa.select(executions).where(executions.c.id.in_(sa.select(first.union(children).c.id)))
-    return database.records(ExecutionRow, query.order_by(executions.c.id))
+    with database.read() as connection:
+        below = ids_below(connection, execution_id, executions.c.origin == "fork")
+        return rows_of(connection, [execution_id, *below])
 
 
 def newest_retry(database: Database, execution_id: str) -> str:
     """The execution that took over the cells of one that was retried."""
-    query = sa.select(executions.c.id).where(executions.c.parent_id == execution_id, executions.c.origin == "retry")
+    retries = (executions.c.parent_id == execution_id, executions.c.origin == "retry")
+    query = sa.select(executions.c.id).where(*of_same_case(execution_id), *retries)
     return str(database.scalar(query.order_by(executions.c.id.desc()).limit(1)))
 
 

@@ -38,21 +38,24 @@ Also = Callable[[sa.Connection, int], None]
 
 def scored_executions(database: Database, sweep_id: str) -> Iterator[list[ExecutionRow]]:
     """Executions that hold succeeded cells, with the combinations that they hold, in chunks."""
-    after = ""
+    place = (cells.c.case_number, cells.c.repeat, cells.c.execution_id)
+    after: tuple[int, int, str] = (-1, -1, "")
     while True:
-        ids = (
-            sa.select(cells.c.execution_id)
-            .where(cells.c.sweep_id == sweep_id, cells.c.status == "succeeded", cells.c.execution_id > after)
+        query = (
+            sa.select(*place)
+            # The cases by themselves too: SQLite uses only the first of a tuple to look in an index.
+            .where(cells.c.sweep_id == sweep_id, cells.c.case_number >= after[0], sa.tuple_(*place) > after)
+            .where(cells.c.status == "succeeded")
             .distinct()
-            .order_by(cells.c.execution_id)
+            .order_by(*place)
             .limit(CHUNK)
         )
-        query = sa.select(executions).where(executions.c.id.in_(ids)).order_by(executions.c.id)
-        rows = database.records(ExecutionRow, query)
-        if not rows:
+        places = database.tuples(query)
+        if not places:
             return
-        yield rows
-        after = rows[-1].id
+        ids = [id for _, _, id in places]
+        yield database.records(ExecutionRow, sa.select(executions).where(executions.c.id.in_(ids)))
+        after = places[-1]
 
 
 _OF_SCORE = ("value", "error", "observed", "version", "reason")

@@ -13,6 +13,7 @@ from wtb.core.errors import ConflictError
 from wtb.core.status import OPEN_EXECUTIONS
 from wtb.core.values import Json
 from wtb.store.bulk import fetch_records
+from wtb.store.cell_status import named_executions
 from wtb.store.control.pending_rollbacks import renew
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
@@ -133,7 +134,8 @@ def _chosen(connection: sa.Connection, row: ExecutionRow, graph: WorkflowDocumen
 def _stood_on(connection: sa.Connection, row: ExecutionRow, below: Sequence[ExecutionRow], over: set[str]) -> set[str]:
     """The node runs on lines of others that count: those that are open, that a cell names, or that people forked."""
     mine = {row.id, *(one.id for one in below)}
-    named = sa.exists().where(cells.c.execution_id == executions.c.id)
+    here = cells.c.case_number == row.case_number, cells.c.repeat == row.repeat
+    named = executions.c.id.in_(named_executions(row.sweep_id, *here))
     query = sa.select(executions.c.id, executions.c.head_id, executions.c.status).where(
         executions.c.sweep_id == row.sweep_id,
         executions.c.case_number == row.case_number,

@@ -61,10 +61,10 @@ _TRIES = 5
 _OWNED: tuple[tuple[sa.Table, tuple[str, ...]], ...] = (
     (events, ("transaction", "id")),
     (scores, ("metric", "case_number", "repeat", "combination")),
-    (node_runs, ("started_transaction", "started_event")),
+    (node_runs, ("ended_transaction", "ended_event")),
     (checkpoints, ("created_transaction", "created_event")),
     (cells, ("case_number", "repeat", "combination")),
-    (executions, ("ended_transaction", "ended_event")),
+    (executions, ("case_number", "repeat")),
     (cases, ("number",)),
     (combinations, ("number",)),
 )

@@ -36,11 +36,14 @@ def values_named(connection: sa.Connection, since: int | None = None, *, imagine
     if connection.dialect.name == "sqlite":
         whole, part = 'json_each(t."{column}")', "json_each(t.\"{column}\", '$.{key}')"
     else:
-        whole, part = 'jsonb_each_text(t."{column}")', "jsonb_each_text(t.\"{column}\" -> '{key}')"
-    named = [(table, whole.format(column=column), checkpoint) for table, column, checkpoint in _REFERRING]
+        whole, part = '{json}_each_text(t."{column}")', "jsonb_each_text(t.\"{column}\" -> '{key}')"
+    named = [
+        (table, whole.format(column=column, json="jsonb" if table == "cases" else "json"), checkpoint)
+        for table, column, checkpoint in _REFERRING
+    ]
     named += [(table, part.format(column=column, key=key), checkpoint) for table, column, key, checkpoint in _IN_PART]
     # Threads go with no sweep and no checkpoint of one.
-    entries = whole.format(column="state")
+    entries = whole.format(column="state", json="jsonb")
     parts = [f"SELECT d.value FROM {_rows('thread_checkpoints', since)} AS t, {entries} AS d"]
     parts.append(f"SELECT t.digest FROM {_rows('thread_writes', since)} AS t WHERE t.digest IS NOT NULL")
     for table, entries, checkpoint in named:

@@ -21,6 +21,7 @@ from wtb.core.tree.checkpoints import CheckpointId
 from wtb.core.values import Json
 from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.bulk import fetch_among, parts, update_rows
+from wtb.store.cell_status import named_executions
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.housekeeping.references import GONE_CHECKPOINTS
@@ -29,7 +30,7 @@ from wtb.store.housekeeping.sizes import total
 from wtb.store.log import keep_events
 from wtb.store.read import lineage
 from wtb.store.rows.sweeps import SweepRow
-from wtb.store.tables.schema import cells, checkpoints, executions, node_runs, rollbacks, sweeps
+from wtb.store.tables.schema import checkpoints, executions, node_runs, rollbacks, sweeps
 
 SUPERSEDED = "its later checkpoints were superseded, and `wtb gc` removed them"
 PART = 20_000  # finding some costs as much as finding all
@@ -45,7 +46,7 @@ class Removed:
 
 def superseded(sweep_id: str, before: float) -> sa.Select[Any]:
     """Checkpoints (id, parent_id) made before then that are on no line of a head that counts, children first."""
-    named = sa.exists().where(cells.c.execution_id == executions.c.id)
+    named = executions.c.id.in_(named_executions(sweep_id))
     by_people = sa.and_(executions.c.origin == "manual", executions.c.status != "cancelled")
     heads = sa.select(executions.c.head_id).where(
         executions.c.sweep_id == sweep_id, sa.or_(executions.c.status.in_(OPEN_EXECUTIONS), named, by_people)

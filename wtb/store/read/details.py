@@ -14,6 +14,7 @@ from wtb.store.bulk import equal, fetch_among
 from wtb.store.cell_status import cell_columns, cell_status, cells_and_running
 from wtb.store.database import Database
 from wtb.store.log import derived_counts, row_counts
+from wtb.store.read.lineage import of_same_case
 from wtb.store.read.queries import as_bytes, as_checkpoint, rows_by_id, state_order, stored_bytes, the_one
 from wtb.store.rows.executions import CheckpointRow, DecisionRow, ExecutionRow
 from wtb.store.rows.results import CellRow, FoundCell, ScoreRow
@@ -87,8 +88,8 @@ def execution_scores(database: Database, execution: ExecutionRow) -> list[ScoreR
 
 def children(database: Database, execution_id: str) -> list[ExecutionRow]:
     """The executions that a fork or a retry made of one."""
-    query = sa.select(executions).where(executions.c.parent_id == execution_id).order_by(executions.c.id)
-    return database.records(ExecutionRow, query)
+    query = sa.select(executions).where(*of_same_case(execution_id), executions.c.parent_id == execution_id)
+    return database.records(ExecutionRow, query.order_by(executions.c.id))
 
 
 def find_checkpoint(database: Database, ref: str) -> tuple[Checkpoint, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -109,18 +110,17 @@ def family(
         return found, marks(connection, heads), left
 
 
-def cells_held(database: Database, execution_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Execution -> status -> how many cells name it as theirs."""
+def cells_held(database: Database, sweep_id: str, number: int) -> dict[str, dict[str, int]]:
+    """Execution -> status -> how many cells of a case name it as theirs."""
     query = (
         sa.select(cells.c.execution_id, cell_status, sa.func.count())
         .select_from(cells_and_running)
-        .join(executions, executions.c.id == cells.c.execution_id)
-        .where(cells.c.sweep_id == executions.c.sweep_id)  # not those of pools
+        .where(cells.c.sweep_id == sweep_id, cells.c.case_number == number)
         .group_by(cells.c.execution_id, cell_status)
     )
     found: dict[str, dict[str, int]] = {}
     with database.read() as connection:
-        for execution, status, count in fetch_among(connection, query, cells.c.execution_id, execution_ids):
+        for execution, status, count in connection.execute(query):
             found.setdefault(execution, {})[status] = count
     return found
 
@@ -172,11 +172,44 @@ def scores_told(database: Database, execution_id: str) -> Scores:
 
 def descendants(connection: sa.Connection, execution_id: str) -> list[ExecutionRow]:
     """What came of an execution by forks and retries, of machines and of people, of any depth."""
-    first = sa.select(executions.c.id).where(executions.c.parent_id == execution_id)
-    below = first.cte("below", recursive=True)
-    below = below.union(sa.select(executions.c.id).join(below, executions.c.parent_id == below.c.id))
-    query = sa.select(executions).join(below, below.c.id == executions.c.id).order_by(executions.c.id)
-    return fetch_records(connection, ExecutionRow, query)
+    return rows_of(connection, ids_below(connection, execution_id))
+
+
+def ids_below(connection: sa.Connection, execution_id: str, *which: sa.ColumnElement[bool]) -> list[str]:
+    """Return the ids of what came of an execution, of any depth, parents first.
+
+    Args:
+        connection: In a transaction.
+        execution_id: The execution.
+        which: Conditions for those that count.
+    """
+    query = sa.select(executions.c.id, executions.c.parent_id)
+    query = query.where(*of_same_case(execution_id), executions.c.parent_id.is_not(None), *which)
+    children: defaultdict[str, list[str]] = defaultdict(list)
+    for id, parent_id in connection.execute(query):
+        children[parent_id].append(id)
+    ids = [execution_id]
+    for id in ids:  # which grows meanwhile
+        ids += children.pop(id, ())
+    return ids[1:]
+
+
+def of_same_case(execution_id: str) -> list[sa.ColumnElement[bool]]:
+    """Return the condition that executions are of the same repeat of the same case as one, as all are that came of it.
+
+    There is an index for that, and none of parents.
+    """
+    one = executions.alias("one")
+    return [
+        executions.c[name] == sa.select(one.c[name]).where(one.c.id == execution_id).scalar_subquery()
+        for name in ("sweep_id", "case_number", "repeat")
+    ]
+
+
+def rows_of(connection: sa.Connection, ids: Sequence[str]) -> list[ExecutionRow]:
+    """Return executions by their ids, oldest first."""
+    rows = [ExecutionRow(*row) for row in fetch_among(connection, sa.select(executions), executions.c.id, ids)]
+    return sorted(rows, key=lambda row: row.id)
 
 
 def case_numbers(connection: sa.Connection, sweep_id: str, case: str | None = None) -> list[int]:

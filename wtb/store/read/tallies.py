@@ -16,7 +16,7 @@ import orjson
 import sqlalchemy as sa
 
 from wtb.store.bulk import insert_of, parts
-from wtb.store.cell_status import running_cells, with_running
+from wtb.store.cell_status import combination, executions_with_combinations, has_cell, running_cells, with_running
 from wtb.store.database import Database
 from wtb.store.log import OLDEST_OPEN
 from wtb.store.rows.event_sources import COMPLETED
@@ -211,7 +211,7 @@ def _literal(place: Place) -> sa.Tuple:
 
 def _between(source: _Source, sweep_id: str, since: Place, until: Place) -> sa.ColumnElement[bool]:
     table, transaction, id = source
-    mine = table.c.sweep_id == sweep_id
+    mine = sa.and_(table.c.sweep_id == sweep_id, id.is_not(None))  # the index of executions has no others
     if since[0] == until[0]:  # always on SQLite, which would look at all events of the sweep for pairs
         return sa.and_(mine, transaction == until[0], id > since[1], id <= until[1])
     place = sa.tuple_(transaction, id)
@@ -247,32 +247,31 @@ def _add(connection: sa.Connection, sweep_id: str, since: Place, until: Place) -
         sa.select(scores.c.value)
         .where(
             scores.c.sweep_id == sweep_id,
-            cells.c.sweep_id == sweep_id,  # not those of pools; outside, PostgreSQL would read all cells of the sweep
             scores.c.metric == metrics.c.name,
             metrics.c.figure.is_(None),  # which is no sum
-            scores.c.case_number == cells.c.case_number,
-            scores.c.repeat == cells.c.repeat,
-            scores.c.combination == cells.c.combination,
+            scores.c.case_number == executions.c.case_number,
+            scores.c.repeat == executions.c.repeat,
+            scores.c.combination == combination.element,
         )
+        .correlate_except(scores)
         .scalar_subquery()
         .label("value")
     )
     written, ends = (_between(source, sweep_id, since, until) for source in _SOURCES)
     completed = sa.union(  # an event is either a row of its own, or said by that of the execution
         sa.select(events.c.execution_id).where(written, events.c.kind == COMPLETED),
-        sa.select(executions.c.id).where(ends),
+        sa.select(executions.c.id).where(ends, executions.c.children.is_(None)).correlate(None),
     )
     # PostgreSQL takes the rows between two places for a third of all, and would read all cells of the sweep for them.
     # A list it looks up one by one.
-    id = cells.c.execution_id
+    id = executions.c.id
     on_sqlite = connection.dialect.name == "sqlite"
     is_completed = id.in_(completed) if on_sqlite else id == sa.func.any(sa.func.array(completed.scalar_subquery()))
     ended = (
-        sa.select(metrics.c.name.label("metric"), cells.c.combination, value)
-        .select_from(cells)
+        sa.select(metrics.c.name.label("metric"), combination, value)
+        .select_from(executions_with_combinations)
         .join(metrics, metrics.c.sweep_id == sweep_id)
-        .where(is_completed)
-        .where(~cells.c.edited)
+        .where(is_completed, has_cell(~cells.c.edited))
         .cte("ended")
         .prefix_with("MATERIALIZED", dialect="postgresql")  # else each score is looked for several times
     )

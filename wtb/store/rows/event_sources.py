@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from wtb.core.classes.frozen import frozen
 from wtb.core.tree.checkpoints import in_order, shown
 from wtb.store.rows.sweeps import EventRow
-from wtb.store.tables.column_types import Json, array_length, error_in_json, rows_array, score_object
+from wtb.store.tables.column_types import Json, OrderedJson, array_length, error_in_json, rows_array, score_object
 from wtb.store.tables.schema import (
     calls,
     cases,
@@ -29,6 +29,7 @@ from wtb.store.tables.schema import (
 )
 
 COMPLETED: Final = "execution.completed"
+FORKED: Final = "execution.forked"
 Count = sa.ColumnElement[int]
 
 
@@ -46,6 +47,7 @@ class Derived:
         joined: The tables that `columns` need beside that of the rows.
         only: For a kind that not every row holds, the condition that a row does.
         counts: For a kind of which a row may hold several, their number.
+        mark: A column that says which events a row holds; null once it holds none.
     """
 
     kinds: tuple[str, ...]
@@ -59,6 +61,7 @@ class Derived:
     joined: sa.FromClause | None = None
     only: Mapping[str, sa.ColumnElement[bool]] = field(default_factory=dict)
     counts: Mapping[str, Count] = field(default_factory=dict)
+    mark: sa.Column[Any] | None = None
 
     @property
     def table(self) -> sa.Table:
@@ -101,10 +104,12 @@ COLUMNS: Final[dict[str, sa.types.TypeEngine[Any]]] = {
     "attempt": sa.Integer(),
     "duration_s": sa.Double(),
     "usd": sa.Double(),
+    "begun_at": sa.Double(),
     "case": sa.Text(),
     "repeat": sa.Integer(),
-    "combinations": Json,
-    "more": Json,
+    "combinations": OrderedJson,
+    "more": OrderedJson,
+    "position": OrderedJson,
     "name": sa.String(),
     "kind_of_call": sa.String(),
     "node_run": sa.String(),
@@ -172,6 +177,10 @@ def _start_of_node_run(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]
 
 
 def _success_of_node_run(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]:
+    """Its start, if nothing of its execution happened in between, and its success."""
+    if row["begun_at"] is not None:
+        start: EventRow = {**last, "id": last["id"] - 1, "kind": "node_run.started", "at": row["begun_at"]}
+        yield from _start_of_node_run(row, start)
     spent = {"usd": row["usd"]} if row["usd"] else {}
     took = {"visit": row["visit"], "attempt": row["attempt"], "duration_s": row["duration_s"], **spent}
     yield {**last, "data": {**_task(row), **took, "writes": in_order(shown(row["more"] or {}), {})}}
@@ -183,12 +192,15 @@ def _checkpoint(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]:
     for id, (_, node, to, key, why, tried) in enumerate(chosen, last["id"] - len(chosen)):
         data = {"checkpoint": row["node"], "node": node, "to": to, "key": key, "why": why, "tried": tried}
         yield {**last, "id": id, "kind": "decision", "data": data}
-    position = row["data"]
+    position = row["position"]
     yield {**last, "data": {"checkpoint": row["node"], "step": position["step"], "next": position["next"]}}
 
 
 def _end_of_execution(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]:
-    """The end of an execution, then of each of its cells."""
+    """The end of an execution, which forked, or which completed with each of its cells."""
+    if row["number"] is not None:
+        yield {**last, "kind": FORKED, "data": {"children": row["number"], "by": row["position"]["next"]}}
+        return
     combinations = row["combinations"]
     values = {name: one if isinstance(one, str | None) else float(one) for name, one in (row["data"] or {}).items()}
     first = last["id"] - len(combinations)
@@ -223,6 +235,7 @@ def _error(row: sa.RowMapping) -> dict[str, Any]:
 
 
 _NODE_RUN: dict[str, sa.ColumnElement[Any]] = {name: node_runs.c[name] for name in ("node", "task", "variant", "visit")}
+_holds_start = sa.and_(node_runs.c.started_transaction.is_not(None), node_runs.c.started_event.is_(None))
 _OF_CASE = sa.select(cases.c.id).where(
     cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number
 )
@@ -243,6 +256,9 @@ _OF_CELL = (
 )
 _SCORES = sa.select(score_object(_OF_CELL.c.metric, _OF_CELL.c.value, _OF_CELL.c.error))
 _RESULT = sa.select(checkpoints.c.state).where(checkpoints.c.id == executions.c.head_id).correlate(executions)
+_has_forked = executions.c.children.is_not(None)
+_FORK = sa.select(checkpoints.c.position).where(checkpoints.c.id == executions.c.head_id, _has_forked)
+_FORK = _FORK.correlate(executions)
 # Those of older versions have none that were tried, and no ids in the log.
 _DECIDED = (decisions.c.checkpoint_id == checkpoints.c.id, decisions.c.tried.is_not(None))
 _DECISIONS = sa.select(
@@ -262,8 +278,9 @@ DERIVED: Final = (
         (node_runs, node_runs.c.id),
         only={"variant.applied": node_runs.c.replaces.is_not(None)},
     ),
+    # After those above: `keep_events` has made what they say rows of `events` by then.
     Derived(
-        ("node_run.succeeded",),
+        ("variant.applied", "node_run.started", "node_run.succeeded"),
         node_runs.c.ended_transaction,
         node_runs.c.ended_event,
         node_runs.c.ended_at,
@@ -273,10 +290,17 @@ DERIVED: Final = (
             "duration_s": node_runs.c.duration_s,
             "usd": node_runs.c.usd,
             "more": node_runs.c.writes,
+            "name": node_runs.c.replaces,
+            "begun_at": sa.case((_holds_start, node_runs.c.started_at)),
         },
         _success_of_node_run,
         node_runs.c.execution_id,
         (node_runs, node_runs.c.id),
+        only={
+            "variant.applied": sa.and_(_holds_start, node_runs.c.replaces.is_not(None)),
+            "node_run.started": _holds_start,
+        },
+        mark=node_runs.c.started_transaction,
     ),
     Derived(
         ("decision", "checkpoint.created"),
@@ -284,7 +308,7 @@ DERIVED: Final = (
         checkpoints.c.created_event,
         checkpoints.c.created_at,
         {
-            "data": checkpoints.c.position,
+            "position": checkpoints.c.position,
             "node": checkpoints.c.id,
             "more": _DECISIONS.correlate(checkpoints).scalar_subquery(),
         },
@@ -295,7 +319,7 @@ DERIVED: Final = (
         counts={"decision": sa.select(sa.func.count()).where(*_DECIDED).correlate(checkpoints).scalar_subquery()},
     ),
     Derived(
-        (COMPLETED, "cell.succeeded"),
+        (FORKED, COMPLETED, "cell.succeeded"),
         executions.c.ended_transaction,
         executions.c.ended_event,
         executions.c.finished_at,
@@ -305,11 +329,14 @@ DERIVED: Final = (
             "repeat": executions.c.repeat,
             "combinations": executions.c.combinations,
             "more": _RESULT.scalar_subquery(),
+            "number": executions.c.children,
+            "position": _FORK.scalar_subquery(),
         },
         _end_of_execution,
         executions.c.id,
         (executions, executions.c.id),
-        counts={"cell.succeeded": array_length(executions.c.combinations)},
+        only={FORKED: _has_forked, COMPLETED: ~_has_forked, "cell.succeeded": ~_has_forked},
+        counts={"cell.succeeded": sa.case((_has_forked, 0), else_=array_length(executions.c.combinations))},
     ),
     Derived(
         ("model.called", "tool.called"),

@@ -54,6 +54,7 @@ class ExecutionRow(Record):
         task_id: The task of workers in which it was published, or that runs or ran it.
         task_token: Its token when it was published; the publication is void once it has another one.
         published_at: When the message of its task was last sent.
+        children: Into how many it forked, if its end in the log is that.
     """
 
     id: str
@@ -87,6 +88,7 @@ class ExecutionRow(Record):
     task_id: str | None
     task_token: int | None
     published_at: float | None
+    children: int | None
 
 
 class OpenHead(ExecutionRow):

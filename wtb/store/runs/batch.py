@@ -38,6 +38,7 @@ class Batch:
     leases: executions that are in the database already, with the token under which they were claimed.
     born: rows of executions that this batch adds; `parents` leads from each to the one that it came from.
     events: how many there are, in `happened` and of rows that say one: those have its number in place of its id.
+    last: the number of the last event of each execution.
     """
 
     leases: dict[str, int] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class Batch:
     scores: list[tuple[str, NewScore]] = field(default_factory=list)
     released: set[str] = field(default_factory=set)
     events: int = 0
+    last: dict[str, int] = field(default_factory=dict)
     size: int = 0
 
     def add(self, execution: str, token: int, **rows: Unpack[Recorded]) -> None:
@@ -81,7 +83,7 @@ class Batch:
 
     def _change(self, execution: str, change: NewExecution) -> None:
         if (before := change.get("ended_event")) is not None:
-            change["ended_event"] = self._take_number(before)
+            change["ended_event"] = self._take_number(execution, before)
         (self.born.get(execution) or self.changed.setdefault(execution, {})).update(change)
 
     def _take_values(self, _: str, rows: Iterable[Value]) -> None:
@@ -90,20 +92,35 @@ class Batch:
     def _take_checkpoints(self, execution: str, rows: Iterable[NewCheckpoint]) -> None:
         for row in rows:
             if (before := row.get("created_event")) is not None:
-                row["created_event"] = self._take_number(before)
+                row["created_event"] = self._take_number(execution, before)
             self.checkpoints.append((execution, row))
 
     def _begin_node_run(self, execution: str, row: NewNodeRun) -> None:
         if (before := row.get("started_event")) is not None:
-            row["started_event"] = self._take_number(before)
+            row["started_event"] = self._take_number(execution, before)
         self.node_runs[row["id"]] = (execution, row)
 
     def _change_node_run(self, execution: str, keyed: tuple[str, NewNodeRun]) -> None:
         key, change = keyed
+        begun = self.node_runs.get(key)
         if change.get("ended_event") is not None:
-            change["ended_event"] = self._take_number()
-        row = self.node_runs.get(key) or self.node_run_changes.setdefault(key, (execution, {}))
+            before = 0 if begun is None else self._hold_start(execution, begun[1])
+            change["ended_event"] = self._take_number(execution, before)
+        row = begun or self.node_run_changes.setdefault(key, (execution, {}))
         row[1].update(change)
+
+    def _hold_start(self, execution: str, row: NewNodeRun) -> int:
+        """Have a node run that ends hold its start at the position of its end, if nothing of its execution is between.
+
+        Its row then has one entry in the indexes of the log, not two.
+
+        Returns:
+            How many events it holds before that of its end.
+        """
+        if (start := row.get("started_event")) is None or self.last[execution] != start:
+            return 0
+        row["started_event"], row["started_transaction"] = None, 0  # the flush replaces it
+        return 1 if row["replaces"] is None else 2
 
     def _append(self, execution: str, appended: Appended) -> None:
         for table, rows in appended.items():
@@ -120,25 +137,27 @@ class Batch:
 
     def _take_events(self, execution: str, rows: Iterable[NewEvent]) -> None:
         for row in rows:
-            self.happened.append((execution, self._take_number(), row))
+            self.happened.append((execution, self._take_number(execution), row))
 
     def _take_calls(self, execution: str, rows: Iterable[NewCall]) -> None:
         for row in rows:
-            row["logged_event"] = self._take_number()
+            row["logged_event"] = self._take_number(execution)
             self.calls.append((execution, row))
 
     def _take_invocations(self, execution: str, rows: Iterable[NewInvocation]) -> None:
         for row in rows:
-            row["logged_event"] = self._take_number()
+            row["logged_event"] = self._take_number(execution)
             self.invocations.append((execution, row))
 
-    def _take_number(self, before: int = 0) -> int:
+    def _take_number(self, execution: str, before: int = 0) -> int:
         """Number an event, or a row that holds some, in the order in which they happened.
 
         Args:
+            execution: Whose it is.
             before: The number of events of the row before its last one, whose number is returned.
         """
         self.events += before + 1
+        self.last[execution] = self.events - 1
         return self.events - 1
 
     def drop(self, rows: Recorded) -> None:

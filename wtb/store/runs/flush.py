@@ -74,6 +74,8 @@ class _Places:
         placed = row.copy()
         if (number := row.get("started_event")) is not None:
             placed["started_transaction"], placed["started_event"] = self.transaction, self.ids[number]
+        elif row.get("started_transaction") is not None:
+            placed["started_transaction"] = self.transaction
         if (number := row.get("ended_event")) is not None:
             placed["ended_transaction"], placed["ended_event"] = self.transaction, self.ids[number]
         return placed

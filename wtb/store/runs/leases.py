@@ -14,6 +14,7 @@ from wtb.core.status import CELL, ENDED_SWEEPS, EXECUTION, OPEN_EXECUTIONS, SWEE
 from wtb.core.tree.stored_code import RecordedCode, StoredCode, keeping_written
 from wtb.core.tree.stored_spec import StoredEvaluators
 from wtb.store.bulk import fetch_among, fetch_records, parts
+from wtb.store.cell_status import end_waiting
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.limits.reservations import forget_reservations_of_lost
@@ -111,10 +112,7 @@ def claim_rows(
         .returning(executions)
     )
     claimed = fetch_records(connection, ExecutionRow, query)
-    if ids := [row.id for row in claimed if row.head_id is not None]:  # others have not begun to wait
-        connection.execute(
-            cells.update().where(cells.c.execution_id.in_(ids), cells.c.status == "waiting").values(status="pending")
-        )
+    end_waiting(connection, [row for row in claimed if row.head_id is not None])  # others have not begun to wait
     return sorted(claimed, key=lambda row: row.id)
 
 

@@ -61,7 +61,9 @@ def reclaim(database: Database) -> list[LostExecution]:
     held = executions.alias("held")
     gone = (
         sa.select(held.c.id, held.c.owner_id)
-        .where(held.c.status == "running", is_over(held.c.lease_until), _is_up_long_enough())
+        # `is_leased`, of an alias.
+        .where(held.c.status == "running", held.c.owner_id.is_not(None), is_over(held.c.lease_until))
+        .where(_is_up_long_enough())
         .order_by(held.c.id)
         .limit(1000)
         .with_for_update(skip_locked=True)

@@ -23,6 +23,7 @@ class NewExecution(TypedDict, total=False):
     """An execution that begins, or what changes of one.
 
     ended_event: of one that says its end, how many events of cells follow it; in a batch the last one's number.
+    children: into how many it forked, if its end is that.
     """
 
     id: str
@@ -53,6 +54,7 @@ class NewExecution(TypedDict, total=False):
     finished_at: float | None
     ended_transaction: int | None
     ended_event: int | None
+    children: int | None
 
 
 class NewCheckpoint(TypedDict):

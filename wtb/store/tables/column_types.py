@@ -46,7 +46,7 @@ def is_json(column_type: sa.types.TypeEngine[Any]) -> bool:
 
 Json = BinaryJson(none_as_null=True)
 OrderedJson = sa.JSON(none_as_null=True)
-"""Objects with their keys in the order in which they were written, which PostgreSQL's JSONB forgets."""
+"""JSON as it was written: objects keep the order of their keys, which PostgreSQL's JSONB forgets."""
 Id = sa.String(32)
 Digest = sa.String(64)
 Seconds: sa.Double[float] = sa.Double()
@@ -105,7 +105,7 @@ def _transaction_sqlite(element: transaction_number, compiler: Any, **kw: Any) -
 
 
 class array_length(FunctionElement[int]):
-    """How long an array in a column of JSON is."""
+    """How long an array in a column of `OrderedJson` is."""
 
     type = sa.Integer()
     inherit_cache = True
@@ -113,7 +113,7 @@ class array_length(FunctionElement[int]):
 
 @compiles(array_length, "postgresql")
 def _array_length_postgresql(element: array_length, compiler: Any, **kw: Any) -> str:
-    return f"jsonb_array_length({compiler.process(element.clauses, **kw)})"
+    return f"json_array_length({compiler.process(element.clauses, **kw)})"
 
 
 @compiles(array_length, "sqlite")
@@ -122,14 +122,14 @@ def _array_length_sqlite(element: array_length, compiler: Any, **kw: Any) -> str
 
 
 class array_elements(FunctionElement[Any]):
-    """The elements of an array in a column of JSON: rows of one column `value`."""
+    """The elements of an array in a column of `OrderedJson`: rows of one column `value`."""
 
     inherit_cache = True
 
 
 @compiles(array_elements, "postgresql")
 def _array_elements_postgresql(element: array_elements, compiler: Any, **kw: Any) -> str:
-    return f"jsonb_array_elements({compiler.process(element.clauses, **kw)})"
+    return f"json_array_elements_text({compiler.process(element.clauses, **kw)})"
 
 
 @compiles(array_elements, "sqlite")
@@ -161,14 +161,14 @@ def _score_object_sqlite(element: score_object, compiler: Any, **kw: Any) -> str
 class rows_array(FunctionElement[Any]):
     """An array of arrays: the columns of several rows, in any order of the rows."""
 
-    type = Json
+    type = OrderedJson
     inherit_cache = True
 
 
 @compiles(rows_array, "postgresql")
 def _rows_array_postgresql(element: rows_array, compiler: Any, **kw: Any) -> str:
     columns = ", ".join(compiler.process(clause, **kw) for clause in element.clauses)
-    return f"jsonb_agg(jsonb_build_array({columns}))"
+    return f"json_agg(json_build_array({columns}))"
 
 
 @compiles(rows_array, "sqlite")

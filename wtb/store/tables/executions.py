@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from wtb.core.status import EXECUTION, NODE_RUN, OPEN_EXECUTIONS
-from wtb.store.tables.column_types import Count, Digest, Id, Json, Seconds, metadata, one_of, ref, where
+from wtb.store.tables.column_types import Count, Digest, Id, Json, OrderedJson, Seconds, metadata, one_of, ref, where
 
 _IS_OPEN = f"status IN ({', '.join(repr(status) for status in OPEN_EXECUTIONS)})"
 
@@ -19,7 +19,8 @@ executions = sa.Table(
     sa.Column("origin", sa.String(16), nullable=False),
     sa.Column("case_number", sa.Integer, nullable=False),
     sa.Column("repeat", sa.Integer, nullable=False),
-    sa.Column("combinations", Json, nullable=False, comment="numbers of the combinations that it stands for"),
+    # As text, which takes PostgreSQL half the bytes of JSONB for values as small as these.
+    sa.Column("combinations", OrderedJson, nullable=False, comment="numbers of the combinations that it stands for"),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("reason", sa.Text),
     sa.Column("head_id", Id, comment="null until the first step is prepared"),
@@ -43,15 +44,15 @@ executions = sa.Table(
     sa.Column("task_id", Id, comment="the task of workers that it was published in, or that runs or ran it"),
     sa.Column("task_token", sa.BigInteger, comment="its token when it was published; a claim makes another one"),
     sa.Column("published_at", Seconds, comment="when the message of its task was last sent"),
+    sa.Column("children", sa.Integer, comment="into how many it forked, if its end in the log is that"),
     one_of("status", EXECUTION),
     sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
     sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
     sa.Index("ix_executions_open", "sweep_id", "status", "id", **where(_IS_OPEN)),
-    sa.Index("ix_executions_ended", "sweep_id", "ended_transaction", "ended_event"),
+    sa.Index("ix_executions_case", "sweep_id", "case_number", "repeat"),
+    sa.Index("ix_executions_ended", "sweep_id", "ended_transaction", "ended_event", **where("ended_event IS NOT NULL")),
     sa.Index("ix_executions_begun", "sweep_id", "id", **where("status = 'pending' AND head_id IS NOT NULL")),
     sa.Index("ix_executions_owner_id", "owner_id", **where("owner_id IS NOT NULL")),
-    sa.Index("ix_executions_parent_id", "parent_id"),
-    sa.Index("ix_executions_lease_until", "lease_until", **where("status = 'running'")),
     sa.Index("ix_executions_published", "task_id", **where("status = 'pending' AND task_token = token")),
     sa.Index("ix_executions_deferred", "sweep_id", **where("deferred IS NOT NULL")),
 )
@@ -60,6 +61,9 @@ executions = sa.Table(
 # may be, it cannot use an index of open executions only, and reads them all.
 is_pending: sa.ColumnElement[bool] = executions.c.status == sa.literal_column("'pending'")
 is_running: sa.ColumnElement[bool] = executions.c.status == sa.literal_column("'running'")
+# The same, for those of all sweeps: there is no index of leases, since each renewal would make an entry in every index
+# of its execution. Those that somebody owns are as many as there are slots.
+is_leased: sa.ColumnElement[bool] = sa.and_(is_running, executions.c.owner_id.is_not(None))
 # A publication is void once the execution is claimed or released: either gives it another token.
 is_published: sa.ColumnElement[bool] = sa.and_(is_pending, executions.c.task_token == executions.c.token)
 _is_new: sa.ColumnElement[bool] = executions.c.task_token.is_distinct_from(executions.c.token)
@@ -76,7 +80,7 @@ _COMPLETION_GUARDS = {
         f"""
         CREATE FUNCTION reject_unfinished_execution() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
-            IF EXISTS (SELECT FROM checkpoints WHERE id = NEW.head_id AND jsonb_array_length(position->'next') > 0)
+            IF EXISTS (SELECT FROM checkpoints WHERE id = NEW.head_id AND json_array_length(position->'next') > 0)
                 OR EXISTS (SELECT FROM node_runs WHERE checkpoint_id = NEW.head_id AND status = 'running')
             THEN
                 RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = '{_UNFINISHED}: ' || NEW.id;
@@ -109,6 +113,9 @@ _COMPLETION_GUARDS = {
         )
     ),
 }
+# Leases are renewed on the same page, which spares the indexes.
+_partly_full = sa.DDL("ALTER TABLE executions SET (fillfactor = 80)")  # type: ignore[no-untyped-call]
+sa.event.listen(executions, "after_create", _partly_full.execute_if(dialect="postgresql"))
 for _dialect, _statements in _COMPLETION_GUARDS.items():
     for _statement in _statements:
         _guard = sa.DDL(_statement)  # type: ignore[no-untyped-call]
@@ -133,11 +140,11 @@ checkpoints = sa.Table(
     sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False),
     sa.Column("execution_id", Id, ref("executions.id", deferred=True), nullable=False, index=True),
     sa.Column("parent_id", Id),
-    sa.Column("position", Json, nullable=False, comment="step, next nodes, arrived at joins, visits"),
-    sa.Column("state", Json, nullable=False, comment="key -> digest of its value"),
-    sa.Column("writers", Json, nullable=False, comment="[node, variant, node run]"),
+    sa.Column("position", OrderedJson, nullable=False, comment="step, next nodes, arrived at joins, visits"),
+    sa.Column("state", OrderedJson, nullable=False, comment="key -> digest of its value"),
+    sa.Column("writers", OrderedJson, nullable=False, comment="[node, variant, node run]"),
     sa.Column("workspace", Digest),
-    sa.Column("totals", Json, nullable=False),
+    sa.Column("totals", OrderedJson, nullable=False),
     sa.Column("trigger", sa.String(16), nullable=False),
     sa.Column("name", sa.String(200)),
     sa.Column("inside", Json, comment="of one taken inside a node: node_run, node, variant, saved (key -> digest)"),
@@ -166,7 +173,7 @@ node_runs = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("cells", sa.Integer, nullable=False, comment="how many cells take part in it"),
     sa.Column("fingerprint", sa.String(64), nullable=False),
-    sa.Column("writes", Json, comment="key -> digest of what the accepted attempt wrote"),
+    sa.Column("writes", OrderedJson, comment="key -> digest of what the accepted attempt wrote"),
     sa.Column("workspace", Digest),
     sa.Column("started_at", Seconds, nullable=False),
     sa.Column("duration_s", sa.Double, nullable=False, comment="of the accepted attempt"),
@@ -174,7 +181,7 @@ node_runs = sa.Table(
     sa.Column("tokens_in", Count, nullable=False),
     sa.Column("tokens_out", Count, nullable=False),
     sa.Column("started_transaction", sa.BigInteger, comment="where the log has its start; see wtb/store/log.py"),
-    sa.Column("started_event", sa.BigInteger),
+    sa.Column("started_event", sa.BigInteger),  # null beside a transaction: its start is right before its success
     sa.Column("ended_transaction", sa.BigInteger, comment="where the log has its success"),
     sa.Column("ended_event", sa.BigInteger),
     sa.Column("ended_at", Seconds, comment="when it succeeded"),
@@ -186,8 +193,11 @@ node_runs = sa.Table(
     sa.Column("stderr", sa.Text, comment="the same"),
     sa.UniqueConstraint("checkpoint_id", "task", "variant"),
     one_of("status", NODE_RUN),
-    sa.Index("ix_node_runs_sweep_id_node", "sweep_id", "node"),
-    sa.Index("ix_node_runs_started", "sweep_id", "started_transaction", "started_event"),
+    sa.Index(
+        "ix_node_runs_started",
+        *("sweep_id", "started_transaction", "started_event"),
+        **where("started_event IS NOT NULL"),
+    ),
     sa.Index("ix_node_runs_ended", "sweep_id", "ended_transaction", "ended_event"),
 )
 

@@ -16,7 +16,7 @@ cells = sa.Table(
     sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("status", sa.String(16), nullable=False),  # pending while it runs: see `wtb/store/cell_status.py`
-    sa.Column("execution_id", Id, index=True, comment="whose outcome it has, or the one that holds it"),
+    sa.Column("execution_id", Id, comment="whose outcome it has, or the one that holds it"),
     sa.Column("elapsed_s", sa.Double, comment="as if alone: accepted attempts, the longest of a parallel step"),
     sa.Column("usd", sa.Double),
     sa.Column("tokens_in", Count),
@@ -28,7 +28,7 @@ cells = sa.Table(
     one_of("status", CELL),
 )
 # Each row is updated once: on its own page that spares the indexes.
-_half_full = sa.DDL("ALTER TABLE cells SET (fillfactor = 50)")  # type: ignore[no-untyped-call]
+_half_full = sa.DDL("ALTER TABLE cells SET (fillfactor = 40)")  # type: ignore[no-untyped-call]
 sa.event.listen(cells, "after_create", _half_full.execute_if(dialect="postgresql"))
 
 scores = sa.Table(

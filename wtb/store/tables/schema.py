@@ -35,6 +35,7 @@ from wtb.store.tables.executions import checkpoints as checkpoints
 from wtb.store.tables.executions import decisions as decisions
 from wtb.store.tables.executions import executions as executions
 from wtb.store.tables.executions import files as files
+from wtb.store.tables.executions import is_leased as is_leased
 from wtb.store.tables.executions import is_pending as is_pending
 from wtb.store.tables.executions import is_published as is_published
 from wtb.store.tables.executions import is_running as is_running
@@ -77,4 +78,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1053"
+REVISION = "1054"

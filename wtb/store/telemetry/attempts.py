@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.bulk import fetch_records
+from wtb.store.cell_status import combination, executions_with_combinations, has_cell
 from wtb.store.database import Database
-from wtb.store.tables.schema import calls, cases, cells, executions, invocations, node_runs, scores, sweeps
+from wtb.store.tables.schema import calls, cases, executions, invocations, node_runs, scores, sweeps
 
 
 @dataclass(frozen=True)
@@ -191,11 +192,12 @@ def traced_invocations(
 
 def traced_scores(database: Database, sweep_id: str, execution_ids: Collection[str]) -> list[TracedScore]:
     """Return the scores of cells that executions ended."""
-    same = [scores.c[name] == cells.c[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
+    same = [scores.c[name] == executions.c[name] for name in ("sweep_id", "case_number", "repeat")]
+    its = sa.and_(*same, scores.c.combination == combination.element)
     query = (
-        sa.select(cells.c.execution_id, scores.c.combination, scores.c.metric, scores.c.value, scores.c.error)
-        .select_from(scores.join(cells, sa.and_(*same)))
-        .where(cells.c.sweep_id == sweep_id, cells.c.execution_id.in_(execution_ids))
+        sa.select(executions.c.id, scores.c.combination, scores.c.metric, scores.c.value, scores.c.error)
+        .select_from(executions_with_combinations.join(scores, its))
+        .where(executions.c.sweep_id == sweep_id, executions.c.id.in_(execution_ids), has_cell())
         .order_by(scores.c.metric, scores.c.combination)
     )
     with database.read() as connection:

@@ -73,7 +73,8 @@ def behind(database: Database, exporter: ExporterRow) -> list[BehindSweep]:
     event = sa.func.coalesce(exports.c.event, START[1])
     after = [
         sa.select(sa.literal(1))
-        .where(table.c.sweep_id == sweeps.c.id, sa.tuple_(table.c[of], table.c[id]) > sa.tuple_(transaction, event))
+        .where(table.c.sweep_id == sweeps.c.id, table.c[id].is_not(None))  # the index of executions has no others
+        .where(sa.tuple_(table.c[of], table.c[id]) > sa.tuple_(transaction, event))
         .correlate_except(table)
         .exists()
         for table, of, id in ((events, "transaction", "id"), (executions, "ended_transaction", "ended_event"))

@@ -17,6 +17,7 @@ from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.schema import (
     events,
     executions,
+    is_leased,
     is_pending,
     is_running,
     is_visible,
@@ -112,7 +113,7 @@ def left_behind(database: Database, since_s: float) -> int:
         sa.select(sa.func.count())
         .select_from(executions.join(sweeps, sweeps.c.id == executions.c.sweep_id))
         .where(sweeps.c.queued, is_visible)
-        .where(is_running, executions.c.lease_until < now() - since_s)
+        .where(is_leased, executions.c.lease_until < now() - since_s)
     )
     return database.scalar(query) or 0
 

@@ -87,7 +87,7 @@ _OWNERS[awaiting] = approvals
 _LEFT_OUT: Final = frozenset(
     {
         *("owner_id", "lease_until", "created_transaction", "created_event", "started_transaction", "started_event"),
-        *("ended_transaction", "ended_event", "logged_transaction", "logged_event"),
+        *("ended_transaction", "ended_event", "children", "logged_transaction", "logged_event"),
     }
 )
 _EVENT: Final = ("sweep_id", "execution_id", "kind", "severity", "at", "data")

@@ -12,6 +12,7 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.status import FAILED_CELLS
 from wtb.core.tree.checkpoints import HIDDEN
 from wtb.store.database import Database
+from wtb.store.tables.column_types import BinaryJson
 from wtb.store.tables.schema import cases, cells, checkpoints, executions, is_kept, scores, values
 
 _EQUAL = 1e-9  # scores that are as near are equal
@@ -249,7 +250,8 @@ def _cases_with_text(database: Database, sweep_id: str, text: str, pattern: str)
 
 def _entries(database: Database, column: sa.Column[Any]) -> Any:
     """Return the entries of a JSON object, key -> text, as a table."""
-    each = sa.func.json_each if database.is_sqlite else sa.func.jsonb_each_text
+    on_postgresql = sa.func.jsonb_each_text if isinstance(column.type, BinaryJson) else sa.func.json_each_text
+    each = sa.func.json_each if database.is_sqlite else on_postgresql
     return each(column).table_valued("key", "value", name="entry", joins_implicitly=True)
 
 
