@@ -24,7 +24,7 @@ from wtb.store.housekeeping.deletion import remove_hidden
 from wtb.store.read import tallies
 from wtb.store.rows.sweeps import OpenSweep, SweepRow
 from wtb.store.runs import leases, maintenance, publishing
-from wtb.store.telemetry.task_labels import Task
+from wtb.store.runs.task_labels import Task
 
 Deliver = Callable[[Sequence[Task], Mapping[str, str]], object]
 

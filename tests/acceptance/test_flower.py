@@ -14,7 +14,7 @@ from celery.events.state import State
 
 from tests.support.cluster import Cluster
 from wtb.hosting.servers.processes import free_port
-from wtb.store.telemetry.task_labels import MOST_DESCRIBED, Task
+from wtb.store.runs.task_labels import MOST_DESCRIBED, Task
 from wtb_workers.app import make_app
 from wtb_workers.task_messages import EXECUTE, SCORE, send
 

@@ -29,8 +29,8 @@ from wtb.display.text.progress import watched
 from wtb.display.views.progress import Standing
 from wtb.store.control import sweeps as control
 from wtb.store.database import Database
+from wtb.store.growth.retry import retry
 from wtb.store.read import queries, tallies
-from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import cells, sweeps
 from wtb_scheduler import rounds
 from wtb_scheduler.rounds import run_round

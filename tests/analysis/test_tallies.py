@@ -36,6 +36,7 @@ from wtb.store.bulk import fetch_records
 from wtb.store.control.rescore import write_scores
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
+from wtb.store.growth.retry import retry
 from wtb.store.housekeeping import deletion, retention
 from wtb.store.log import log_rows
 from wtb.store.process_identity import ProcessIdentity
@@ -46,7 +47,6 @@ from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
-from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import cells, checkpoints, events, executions, scores
 
 Make = Callable[..., Any]

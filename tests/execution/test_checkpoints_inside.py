@@ -24,7 +24,7 @@ from wtb.operations.control.rollback import rollback
 from wtb.planning.sweep_spec import parse_spec
 from wtb.store.control import executions as steering
 from wtb.store.files.workspaces import Snapshot
-from wtb.store.runs.retry import retry
+from wtb.store.growth.retry import retry
 from wtb.store.tables.schema import checkpoints, executions
 
 Make = Callable[..., Bench]

@@ -24,10 +24,10 @@ from wtb.operations.control.rollback import rollback
 from wtb.operations.execution import start
 from wtb.operations.inspection.cells import cell_documents
 from wtb.store.control import executions, questions
+from wtb.store.growth.retry import retry
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
 from wtb.store.rows.executions import ExecutionRow
-from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import checkpoints, values
 
 Make = Callable[..., Bench]

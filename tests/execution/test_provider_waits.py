@@ -21,7 +21,7 @@ from wtb.analysis.matrix.build import build
 from wtb.core.providers import faults
 from wtb.display.matrix import csv, table
 from wtb.integrations.models import record_calls
-from wtb.store.runs.retry import retry
+from wtb.store.growth.retry import retry
 from wtb.store.tables.schema import node_runs
 
 Make = Callable[..., Bench]

@@ -600,7 +600,7 @@ def test_the_files_of_a_case_are_in_its_workspace(run_sweep: Make, tmp_path: Pat
 
 
 def test_a_retry_goes_on_from_the_last_good_checkpoint_and_tries_a_shared_failure_once(bench: Make) -> None:
-    from wtb.store.runs.retry import retry
+    from wtb.store.growth.retry import retry
 
     broken = True
     wf = diamond()

@@ -26,8 +26,8 @@ from wtb.operations.growth.added_rows import add_row
 from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import SweepSpec, Variant
+from wtb.store.growth.retry import retry
 from wtb.store.read import queries
-from wtb.store.runs.retry import retry
 from wtb.store.runs.submit import submit_again
 from wtb.store.tables.schema import sweeps
 

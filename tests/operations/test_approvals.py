@@ -20,9 +20,9 @@ from wtb.integrations.models.two_pass import ActionNode
 from wtb.operations.context import Context
 from wtb.operations.control.answers import Answered, answer
 from wtb.store.control import approvals, questions, sweeps
+from wtb.store.growth.retry import retry
 from wtb.store.read import queries
 from wtb.store.rows.control import ListedQuestion
-from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import approvals as approvals_table
 
 Make = Callable[..., Bench]

@@ -15,9 +15,9 @@ from wtb.operations.context import Context
 from wtb.operations.control.forks import add_fork
 from wtb.operations.control.rollback import rollback, undo_rollback
 from wtb.store.control import executions as steering
+from wtb.store.growth.retry import retry
 from wtb.store.read.references import find_one
 from wtb.store.rows.executions import ExecutionRow
-from wtb.store.runs.retry import retry
 from wtb.store.tables.schema import checkpoints
 
 Make = Callable[..., Bench]

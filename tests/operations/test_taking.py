@@ -24,13 +24,13 @@ from wtb.operations.control.pause_cancel import retry
 from wtb.operations.control.rollback import rollback
 from wtb.store.control import questions
 from wtb.store.database import Database
+from wtb.store.growth.retry import retry as retry_cells
 from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
 from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.node_progress import adopt
-from wtb.store.runs.retry import retry as retry_cells
 from wtb.store.tables.schema import node_runs, values
 
 Make = Callable[..., Bench]

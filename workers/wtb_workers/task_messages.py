@@ -15,7 +15,7 @@ from wtb.config.broker import queue_key
 from wtb.config.keeping.redaction import redactor_of
 from wtb.store.database import Database
 from wtb.store.runs.publishing import cluster_of
-from wtb.store.telemetry.task_labels import MOST_DESCRIBED, Task
+from wtb.store.runs.task_labels import MOST_DESCRIBED, Task
 
 log = logging.getLogger("wtb")
 

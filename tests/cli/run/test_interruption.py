@@ -367,7 +367,7 @@ class TestRetry:
 
     def test_a_retry_that_was_killed_before_it_began_can_be_resumed(self, failed: Project) -> None:
         from wtb.store.database import Database
-        from wtb.store.runs.retry import retry
+        from wtb.store.growth.retry import retry
 
         failed.write({"steps.py": STEPS})
         database = Database(str(failed.url))

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from wtb.hosting.telemetry.exporter import Place
     from wtb.store.database import Database
-    from wtb.store.telemetry.task_labels import Task
 
 
 Metrics = Annotated[
@@ -161,7 +160,7 @@ def _run_scheduler(database: Database, app: Celery, every: float | None, place: 
     if wait_for(database.prepare, ending=ending):
         sender, delivery = TaskSender(app, report=report), Delivery(database, app)
 
-        def deliver(tasks: Sequence[Task], retried: Mapping[str, str]) -> None:
+        def deliver(tasks: Sequence[publishing.Task], retried: Mapping[str, str]) -> None:
             sender.submit(lambda app: delivery(tasks, retried))  # a broker that hangs does not hold up a round
 
         run_until(ending, database, deliver, every, say, traces)

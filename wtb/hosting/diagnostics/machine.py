@@ -30,8 +30,8 @@ from wtb.hosting.diagnostics.finding import check
 from wtb.store.database import Database
 from wtb.store.files.locations import home_of
 from wtb.store.files.system import HAS_FILES
+from wtb.store.growth.retry import count_cut_short
 from wtb.store.housekeeping.sizes import size, stored_amounts
-from wtb.store.runs.retry import count_cut_short
 from wtb.store.tables.schema import REVISION
 from wtb.store.telemetry.positions import collectors
 

@@ -16,6 +16,8 @@ from wtb.operations.context import Context
 from wtb.store.control import executions as store
 from wtb.store.control import sweeps
 from wtb.store.database import Database
+from wtb.store.growth.retry import AGAIN
+from wtb.store.growth.retry import retry as retry_cells
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries
 from wtb.store.read.references import ExecutionTarget, TargetKind, find_target
@@ -23,8 +25,6 @@ from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
 from wtb.store.runs.publishing import published_ids
-from wtb.store.runs.retry import AGAIN
-from wtb.store.runs.retry import retry as retry_cells
 
 PATIENCE_S = 10.0  # for an execution to pause before its next step
 LOOK_S = 0.05

@@ -37,6 +37,8 @@ from wtb.store.runs.queue import (
     withdraw,
 )
 from wtb.store.runs.slots import is_fresh, slot_holders
+from wtb.store.runs.task_labels import Task as Task
+from wtb.store.runs.task_labels import describe, names_of
 from wtb.store.tables.schema import (
     executions,
     is_published,
@@ -46,7 +48,6 @@ from wtb.store.tables.schema import (
     sweeps,
     working,
 )
-from wtb.store.telemetry.task_labels import Task, describe, names_of
 
 WINDOW = 16  # tasks that wait on a queue even where no worker serves it, so that autoscalers see work
 TASKS_A_SLOT = 2
