@@ -21,7 +21,7 @@ from wtb.core.questions import Hold
 from wtb.core.scoring.measure import Score
 from wtb.core.stop import Stopped
 from wtb.core.telemetry.task_record import named
-from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.checkpoints import NodeTask, shown
 from wtb.core.tree.grouping import Choices, Chosen, chosen, node_runs
 from wtb.core.values import Json
 from wtb.execution import rows as records
@@ -85,7 +85,8 @@ class Runner:
     def run(self, execution: Execution) -> None:
         """Advance a claimed execution until it completes, fails, is stopped, or loses its lease."""
         try:
-            self._advance(execution)
+            with self.journal.slot():
+                self._advance(execution)
         except Lost:
             return  # another runner has claimed it, and nothing that this one did since then was written
         except OSError as error:
@@ -230,12 +231,16 @@ class Runner:
         quick = self.node_runs.goes_together
         wanted = [Wanted(execution, *key, n) for key, n in distinct.items() if quick(execution, *key)]
         together = Together(self.node_runs, wanted, alone=False)
-        jobs: list[Callable[[], NodeRun]] = [
-            partial(self.node_runs.run, execution, *key, n, False) for key, n in distinct.items()
-        ]
+        jobs: list[Callable[[], NodeRun]] = [partial(self._run_job, execution, *key, n) for key, n in distinct.items()]
         if together.executions:  # the others wait for it
             jobs[0] = together.before(jobs[0])
-        return dict(zip(distinct, self.dispatcher.run_parallel(execution, jobs), strict=True))
+        with self.journal.idle():
+            return dict(zip(distinct, self.dispatcher.run_parallel(execution, jobs), strict=True))
+
+    def _run_job(self, execution: Execution, task: NodeTask, variant: str, cells: int) -> NodeRun:
+        """Run one of several tasks of a step, on any slot."""
+        with self.journal.slot():
+            return self.node_runs.run(execution, task, variant, cells, alone=False)
 
     def _join(
         self,
