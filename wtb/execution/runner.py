@@ -192,7 +192,6 @@ class Runner:
             held=records.paused_cells(self.sweep.ids, execution, "waiting" if hold.status == "waiting" else "pending"),
             questions=[records.question(self.sweep.ids, execution.at.id, asked) for asked in hold.questions],
         )
-        self.journal.flush(execution.id)
 
     def _begin(self, execution: Execution) -> bool:
         """Move to the root checkpoint. Returns False if the case failed to start; a retry then starts from scratch."""
@@ -267,10 +266,6 @@ class Runner:
             else:
                 self._move(head, outcome)
                 living.append(head)
-        if not self.journal.durability and (
-            len(living) < len(settled) or self.sweep.bound.evaluators or any(head.at.position.next for head in living)
-        ):
-            self.journal.flush(execution.id)  # else what ended here is committed with its outcome, which comes at once
         return self._keep_one(living) if len(living) != 1 else living[0]
 
     def _with_room(self, work: Callable[[], T]) -> T:
@@ -304,6 +299,8 @@ class Runner:
 
     def _complete(self, execution: Execution) -> None:
         """Score the final state and give every cell its outcome, in one transaction with the scores."""
+        if self.sweep.bound.evaluators:
+            self.journal.flush(execution.id)
         case = execution.case
         state, head = shown(execution.state), execution.at
         about = case.id, case.tags, case.input, case.expected
@@ -340,7 +337,7 @@ class Runner:
         scores: Sequence[Any] = (),
         settled: Sequence[Settlement] = (),
     ) -> None:
-        """Record the outcome of an execution and of its cells, with their scores, and wait for the commit."""
+        """Record the outcome of an execution and of its cells, with their scores."""
         if self.sweep.combinations.has_stopped(execution):
             self._drop_stopped(execution)
         execution.status = status
@@ -362,7 +359,6 @@ class Runner:
             metrics=records.metrics(self.sweep.ids, scores, self._metrics),
             appended={"scores": records.scores(self.sweep.ids, execution, scores), "settled": settled},
         )
-        self.journal.flush(execution.id)
         self.sweep.progress.add(**{"succeeded" if cells == "succeeded" else "failed": count})
 
     def _record(
