@@ -184,13 +184,14 @@ class Journal:
                 self._some.wait()
                 since = time.monotonic()
             self._hurry.wait(max(0.0, since + patience - time.monotonic()))
+            is_late = time.monotonic() - since > patience + LATE_S
             if self._waiting and not self.durability:
                 self._gather()
             self._some.clear()
             self._hurry.clear()
             # Quick nodes leave this thread so little of the interpreter that it cannot keep its promise: they wait
             # until it has handed over what there is. Where it is only the database that is slow, that wins nothing.
-            if time.monotonic() - since > patience + LATE_S and _is_starved():
+            if is_late and _is_starved():
                 self._open.clear()
             since = time.monotonic()  # records from now on belong to the next batch
             if self._commit():
