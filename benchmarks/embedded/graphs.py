@@ -24,13 +24,14 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     apart: list[float] = []
     natives: list[float] = []
     others: list[float] = []
-    with langgraph_graph.threads(environment.fresh("postgresql")) as graphs:
+    url = environment.fresh("postgresql")
+    with langgraph_graph.threads(url) as loop:
         for number in range(runs):
             for kind in KINDS:
                 seconds[kind].append(timed(databases[kind], langgraph))
             apart.append(timed_in_processes(databases["postgresql"], PROCESSES, "benchmarks.workloads.graph:tiny"))
             natives.append(timed(databases["postgresql"], native))
-            others.append(langgraph_graph.timed(graphs, f"round-{number}"))
+            others.append(langgraph_graph.timed(loop, url, f"round-{number}"))
     for database in databases.values():
         database.close()
     for kind in KINDS:

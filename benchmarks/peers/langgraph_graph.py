@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import product
-from typing import Any
+from multiprocessing.connection import Connection
+from typing import Any, Literal
 
 import psycopg
 from langchain_core.runnables import RunnableConfig
@@ -20,6 +22,8 @@ from benchmarks.workloads.graph import chain
 
 Cell = tuple[int, tuple[int, ...]]
 CELLS: list[Cell] = list(product(range(CASES), product(range(VARIANTS), repeat=len(STEPS))))
+Durability = Literal["sync", "exit"]  # a commit for each step, or one for each cell
+Loop = Callable[[str, Durability], None]  # runs all cells, with thread ids that begin with a name
 
 
 def _node(place: int, step: Callable[[State, int], State]) -> Callable[[State, RunnableConfig], State]:
@@ -29,48 +33,108 @@ def _node(place: int, step: Callable[[State, int], State]) -> Callable[[State, R
     return run
 
 
+@contextmanager
+def _saver(url: str) -> Iterator[PostgresSaver]:
+    parts = make_url(url).translate_connect_args(username="user", database="dbname")
+    with psycopg.connect(**parts, autocommit=True, prepare_threshold=0, row_factory=dict_row) as connection:
+        yield PostgresSaver(connection)
+
+
 def _graph(saver: PostgresSaver) -> Any:
     nodes = {name: _node(place, step) for place, (name, step) in enumerate(STEPS.items())}
     return chain(nodes).compile(checkpointer=saver)
 
 
-@contextmanager
-def threads(url: str) -> Iterator[list[Any]]:
-    """A compiled graph for each thread, on a connection of its own, since a saver lets one thread in at a time."""
-    parts = make_url(url).translate_connect_args(username="user", database="dbname")
-    with ExitStack() as stack:
-        graphs = []
-        for number in range(SLOTS):
-            connection = stack.enter_context(
-                psycopg.connect(**parts, autocommit=True, prepare_threshold=0, row_factory=dict_row)
-            )
-            saver = PostgresSaver(connection)
-            if not number:
-                saver.setup()
-            graphs.append(_graph(saver))
-            _run(graphs[-1], f"warm-{number}", CELLS[number])
-        yield graphs
-
-
-def _run(graph: Any, thread: str, cell: Cell) -> None:
+def _run(graph: Any, thread: str, cell: Cell, durability: Durability) -> None:
     case, variants = cell
     config = {"configurable": {"thread_id": thread, "variants": variants}}
-    graph.invoke({"x": case}, config, durability="sync")
+    graph.invoke({"x": case}, config, durability=durability)
 
 
-def timed(graphs: list[Any], name: str) -> float:
+@contextmanager
+def threads(url: str, count: int = SLOTS) -> Iterator[Loop]:
+    """A loop on so many threads of this process."""
+    _set_up(url)
+    with _threads(url, count, CELLS) as loop:
+        yield loop
+
+
+@contextmanager
+def processes(url: str, count: int = 2) -> Iterator[Loop]:
+    """A loop on as many threads, shared out to processes of their own, which are started and warm."""
+    _set_up(url)
+    context = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        pipes: list[Connection] = []
+        for number in range(count):
+            pipe, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(url, SLOTS // count, CELLS[number::count], theirs))
+            process.start()
+            theirs.close()
+            stack.callback(process.join)
+            stack.callback(pipe.close)
+            pipes.append(pipe)
+
+        def loop(name: str, durability: Durability) -> None:
+            for pipe in pipes:
+                pipe.send((name, durability))
+            _wait(pipes)
+
+        _wait(pipes)
+        yield loop
+
+
+def _wait(pipes: Sequence[Connection]) -> None:
+    for pipe in pipes:
+        pipe.recv()  # raises EOFError if the process failed
+
+
+def _serve(url: str, count: int, cells: Sequence[Cell], pipe: Connection) -> None:
+    """Run some of the cells in this process each time that the parent sends a name, until it closes the pipe."""
+    with _threads(url, count, cells) as loop:
+        pipe.send(None)
+        while True:
+            try:
+                order = pipe.recv()
+            except EOFError:
+                return
+            loop(*order)
+            pipe.send(None)
+
+
+def _set_up(url: str) -> None:
+    with _saver(url) as saver:
+        saver.setup()
+
+
+@contextmanager
+def _threads(url: str, count: int, cells: Sequence[Cell]) -> Iterator[Loop]:
+    """Each thread has a compiled graph and a connection of its own, since a saver lets one thread in at a time."""
+    with ExitStack() as stack:
+        graphs = [_graph(stack.enter_context(_saver(url))) for _ in range(count)]
+        pool = stack.enter_context(ThreadPoolExecutor(count))
+
+        def loop(name: str, durability: Durability) -> None:
+            def work(number: int) -> None:
+                for cell in cells[number::count]:
+                    _run(graphs[number], f"{name}-{cell}", cell, durability)
+
+            list(pool.map(work, range(count)))
+
+        for graph, cell in zip(graphs, cells, strict=False):
+            _run(graph, f"warm-{cell}", cell, "sync")
+        yield loop
+
+
+def timed(loop: Loop, url: str, name: str, durability: Durability = "sync") -> float:
     """Seconds for all 640 cells; each is verified in the database afterwards."""
-
-    def work(number: int) -> None:
-        for cell in CELLS[number :: len(graphs)]:
-            _run(graphs[number], f"{name}-{cell}", cell)
-
     begun = time.perf_counter()
-    with ThreadPoolExecutor(len(graphs)) as pool:
-        list(pool.map(work, range(len(graphs))))
+    loop(name, durability)
     seconds = time.perf_counter() - begun
-    for cell in CELLS:
-        found = graphs[0].get_state({"configurable": {"thread_id": f"{name}-{cell}"}})
-        if found.next or found.values != expected(*cell):
-            raise RuntimeError(f"a wrong cell: {cell} gave {found.values}")
+    with _saver(url) as saver:
+        graph = _graph(saver)
+        for cell in CELLS:
+            found = graph.get_state({"configurable": {"thread_id": f"{name}-{cell}"}})
+            if found.next or found.values != expected(*cell):
+                raise RuntimeError(f"a wrong cell: {cell} gave {found.values}")
     return seconds

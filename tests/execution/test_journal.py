@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -371,6 +371,126 @@ def test_slots_wait_for_a_journal_that_is_late_only_if_they_keep_the_interpreter
         may_commit.release(2)
         third.result(20)
     journal.close()
+
+
+# Shared commits
+
+
+class Slots:
+    """Slots of a journal that commits at every flush, whose commits are made to last so long on average."""
+
+    def __init__(self, commit_s: float, write: Callable[[Batch], set[str]] | None = None) -> None:
+        self.sizes: list[int] = []
+        self.journal = Journal(write or self._write, 0.0)
+        self.journal._commit_s = commit_s
+        self._pool = ThreadPoolExecutor(8)
+
+    def _write(self, batch: Batch) -> set[str]:
+        self.sizes.append(batch.size)
+        return set()
+
+    def step(self, name: str) -> Future[None]:
+        """Have a slot take one step, which waits for its commit."""
+        begun = threading.Event()
+
+        def work() -> None:
+            with self.journal.slot():
+                begun.set()
+                self.journal.record(name, 1, **say("step", name))
+                self.journal.flush(name)
+
+        future = self._pool.submit(work)
+        assert begun.wait(20)
+        return future
+
+
+@pytest.fixture
+def long_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have gathering end by what slots do, not by the clock."""
+    monkeypatch.setattr("wtb.execution.journal.GROUP_S", LONG)
+
+
+def test_given_one_slot_then_nothing_delays_its_commits(long_groups: None) -> None:
+    slots = Slots(commit_s=LONG)
+
+    for _ in range(5):
+        slots.step("only").result(20)
+
+    assert slots.sizes == [1] * 5
+
+
+def test_given_slots_that_work_then_a_commit_waits_until_all_of_them_wait_for_it(long_groups: None) -> None:
+    slots = Slots(commit_s=LONG)
+
+    with slots.journal.slot():
+        waiting = [slots.step("a"), slots.step("b")]
+        slots.journal.record("c", 1, **say("step", "c"))
+        with pytest.raises(TimeoutError):
+            waiting[0].result(0.05)
+        slots.journal.flush("c")
+    for one in waiting:
+        one.result(20)
+
+    assert slots.sizes == [3]
+
+
+@pytest.mark.parametrize("leaves", ["its work ends", "it waits for other slots"])
+def test_given_a_slot_that_works_no_more_then_a_commit_does_not_wait_for_it(long_groups: None, leaves: str) -> None:
+    slots = Slots(commit_s=LONG)
+
+    with slots.journal.slot():
+        waiting = slots.step("a")
+        with pytest.raises(TimeoutError):
+            waiting.result(0.05)
+        if leaves == "it waits for other slots":
+            with slots.journal.idle():
+                waiting.result(20)
+    waiting.result(20)
+
+    assert slots.sizes == [1]
+
+
+def test_given_a_slot_in_a_long_node_then_a_commit_waits_for_half_the_time_of_a_commit(long_groups: None) -> None:
+    slots = Slots(commit_s=0.4)
+    began = time.monotonic()
+
+    with slots.journal.slot():
+        slots.step("a").result(20)
+
+    assert 0.2 <= time.monotonic() - began < 10
+
+
+def test_given_commits_that_take_seconds_then_slots_are_waited_for_no_longer_than_a_group() -> None:
+    slots = Slots(commit_s=LONG)
+
+    with slots.journal.slot():
+        slots.step("a").result(20)
+
+
+def test_with_a_longer_durability_a_forced_commit_waits_for_no_slot() -> None:
+    journal = Journal(lambda batch: set(), LONG)
+    journal._commit_s = LONG
+
+    with journal.slot(), ThreadPoolExecutor(1) as other:
+        journal.record("e", 1, **say("step", "e"))
+        other.submit(journal.flush, "e", force=True).result(20)
+
+
+def test_given_a_commit_that_fails_then_all_slots_that_share_it_get_the_error(long_groups: None) -> None:
+    sizes: list[int] = []
+
+    def write(batch: Batch) -> set[str]:
+        sizes.append(batch.size)
+        raise StoreError("database gone")
+
+    slots = Slots(LONG, write)
+    with slots.journal.slot():
+        waiting = [slots.step(name) for name in "abcd"]
+
+    for one in waiting:
+        with pytest.raises(StoreError, match="database gone"):
+            one.result(20)
+    assert sizes == [4]
 
 
 # Values and rows

@@ -121,9 +121,16 @@ seed: 3472  # of which the mixed order of up to four cases is their own, so that
 """
 
 
-def write_trail(project: Project, cases: int, *, params: str = "{}", run: str = "") -> None:
+def write_trail(
+    project: Project,
+    cases: int,
+    *,
+    params: str = "{}",
+    run: str = "",
+    durability: str = f"{DURABILITY_S * 1000:g}ms",
+) -> None:
     """The trail workflow over so many cases. params, run: what the sweep file says there, as YAML in one line."""
-    more = f"run: {{concurrency: {SLOTS}, durability: {DURABILITY_S * 1000:g}ms{', ' if run else ''}{run}}}\n"
+    more = f"run: {{concurrency: {SLOTS}, durability: {durability}{', ' if run else ''}{run}}}\n"
     spec = f"{SWEEP}params: {params}\n{more}"
     project.write({"trail.py": FLOW, "sweep.yaml": spec, "cases.jsonl": project.cases(cases)})
 

@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Unpack
 
 from wtb.core.errors import ConflictError, StoreError, WTBError
@@ -57,6 +58,12 @@ class Journal:
         self._open = threading.Event()
         self._open.set()
         self._most = 2 * FULL  # records of the next commit
+        # Slots, by thread, and the calls that end the waits of those that wait for a commit. Both change without a
+        # lock: adding to a set and discarding from it are atomic.
+        self._working: set[int] = set()
+        self._waiting: set[Callable[[], None]] = set()
+        self._all_wait = threading.Event()
+        self._commit_s = 0.0  # moving average
         self._closing = False
         self._lost: set[str] = set()
         self._claimed: dict[str, int] = {}  # executions that were claimed again, by the token that counts now
@@ -79,6 +86,30 @@ class Journal:
         if not self._some.is_set():
             self._some.set()
 
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Count the calling thread as a slot that works, so that it may soon wait for a commit."""
+        slot = threading.get_ident()
+        self._working.add(slot)
+        try:
+            yield
+        finally:
+            self._leave(slot)
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """Do not count the calling thread, a slot, while it waits for others."""
+        slot = threading.get_ident()
+        self._leave(slot)
+        try:
+            yield
+        finally:
+            self._working.add(slot)
+
+    def _leave(self, slot: int) -> None:
+        self._working.discard(slot)
+        self._end_gathering()
+
     def adopt_claim(self, execution: str, token: int) -> None:
         """Accept records of an execution under its new token; records under an older one are dropped."""
         if token > 1:
@@ -90,7 +121,9 @@ class Journal:
         if not force and self.durability > 0:
             return
         written = threading.Event()
+        self._waiting.add(written.set)
         self.after_commit(written.set)
+        self._end_gathering()
         self._wait_for(written, execution)
         self._check(execution)
 
@@ -105,6 +138,17 @@ class Journal:
         self._records.append(call)
         self._hurry.set()
         self._some.set()
+
+    def _gather(self) -> None:
+        """Let other slots join a commit that some wait for: until all wait, or for half the time of a commit."""
+        self._all_wait.clear()
+        if len(self._waiting) < len(self._working):
+            self._all_wait.wait(min(self._commit_s / 2, GROUP_S))
+
+    def _end_gathering(self) -> None:
+        """Have the commit begin if all slots that work wait for it."""
+        if len(self._waiting) >= len(self._working):
+            self._all_wait.set()
 
     def _hand_over(self) -> None:
         """Take no more records until the journal's thread has what there is."""
@@ -140,11 +184,14 @@ class Journal:
                 self._some.wait()
                 since = time.monotonic()
             self._hurry.wait(max(0.0, since + patience - time.monotonic()))
+            is_late = time.monotonic() - since > patience + LATE_S
+            if self._waiting and not self.durability:
+                self._gather()
             self._some.clear()
             self._hurry.clear()
             # Quick nodes leave this thread so little of the interpreter that it cannot keep its promise: they wait
             # until it has handed over what there is. Where it is only the database that is slow, that wins nothing.
-            if time.monotonic() - since > patience + LATE_S and _is_starved():
+            if is_late and _is_starved():
                 self._open.clear()
             since = time.monotonic()  # records from now on belong to the next batch
             if self._commit():
@@ -172,10 +219,13 @@ class Journal:
                         batch.drop(rows)
                 else:
                     callbacks.append(record)
+                    self._waiting.discard(record)
             if batch.size and self._broken is None:
                 begun = time.monotonic()
                 gone = self._write_batch(batch)
-                self._adapt(time.monotonic() - begun, min(count, self._most), is_part)
+                took_s = time.monotonic() - begun
+                self._commit_s += (took_s - self._commit_s) / 4
+                self._adapt(took_s, min(count, self._most), is_part)
                 # Of those that were claimed again meanwhile, what was done under the new token is not lost.
                 self._lost |= {id for id in gone if batch.leases.get(id, 1) >= self._claimed.get(id, 0)}
         except Exception as error:

@@ -226,8 +226,8 @@ class RunningNode:
             files=rows.files(self.sweep.ids, result.files) if result.files else (),
             appended=appended,
         )
-        if self.rules.durable or failure is not None or not self.alone:  # else its step commits it at once
-            recorder.commit(force=self.rules.durable)
+        if self.rules.durable:
+            recorder.commit(force=True)
         if failure is None:
             self.sweep.progress.add(node_runs=1)
             self.execution.record.count_node_run()

@@ -21,7 +21,7 @@ from wtb.core.questions import Hold
 from wtb.core.scoring.measure import Score
 from wtb.core.stop import Stopped
 from wtb.core.telemetry.task_record import named
-from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.checkpoints import NodeTask, shown
 from wtb.core.tree.grouping import Choices, Chosen, chosen, node_runs
 from wtb.core.values import Json
 from wtb.execution import rows as records
@@ -85,7 +85,8 @@ class Runner:
     def run(self, execution: Execution) -> None:
         """Advance a claimed execution until it completes, fails, is stopped, or loses its lease."""
         try:
-            self._advance(execution)
+            with self.journal.slot():
+                self._advance(execution)
         except Lost:
             return  # another runner has claimed it, and nothing that this one did since then was written
         except OSError as error:
@@ -191,7 +192,6 @@ class Runner:
             held=records.paused_cells(self.sweep.ids, execution, "waiting" if hold.status == "waiting" else "pending"),
             questions=[records.question(self.sweep.ids, execution.at.id, asked) for asked in hold.questions],
         )
-        self.journal.flush(execution.id)
 
     def _begin(self, execution: Execution) -> bool:
         """Move to the root checkpoint. Returns False if the case failed to start; a retry then starts from scratch."""
@@ -230,12 +230,16 @@ class Runner:
         quick = self.node_runs.goes_together
         wanted = [Wanted(execution, *key, n) for key, n in distinct.items() if quick(execution, *key)]
         together = Together(self.node_runs, wanted, alone=False)
-        jobs: list[Callable[[], NodeRun]] = [
-            partial(self.node_runs.run, execution, *key, n, False) for key, n in distinct.items()
-        ]
+        jobs: list[Callable[[], NodeRun]] = [partial(self._run_job, execution, *key, n) for key, n in distinct.items()]
         if together.executions:  # the others wait for it
             jobs[0] = together.before(jobs[0])
-        return dict(zip(distinct, self.dispatcher.run_parallel(execution, jobs), strict=True))
+        with self.journal.idle():
+            return dict(zip(distinct, self.dispatcher.run_parallel(execution, jobs), strict=True))
+
+    def _run_job(self, execution: Execution, task: NodeTask, variant: str, cells: int) -> NodeRun:
+        """Run one of several tasks of a step, on any slot."""
+        with self.journal.slot():
+            return self.node_runs.run(execution, task, variant, cells, alone=False)
 
     def _join(
         self,
@@ -262,10 +266,6 @@ class Runner:
             else:
                 self._move(head, outcome)
                 living.append(head)
-        if not self.journal.durability and (
-            len(living) < len(settled) or self.sweep.bound.evaluators or any(head.at.position.next for head in living)
-        ):
-            self.journal.flush(execution.id)  # else what ended here is committed with its outcome, which comes at once
         return self._keep_one(living) if len(living) != 1 else living[0]
 
     def _with_room(self, work: Callable[[], T]) -> T:
@@ -299,6 +299,8 @@ class Runner:
 
     def _complete(self, execution: Execution) -> None:
         """Score the final state and give every cell its outcome, in one transaction with the scores."""
+        if self.sweep.bound.evaluators:
+            self.journal.flush(execution.id)
         case = execution.case
         state, head = shown(execution.state), execution.at
         about = case.id, case.tags, case.input, case.expected
@@ -335,7 +337,7 @@ class Runner:
         scores: Sequence[Any] = (),
         settled: Sequence[Settlement] = (),
     ) -> None:
-        """Record the outcome of an execution and of its cells, with their scores, and wait for the commit."""
+        """Record the outcome of an execution and of its cells, with their scores."""
         if self.sweep.combinations.has_stopped(execution):
             self._drop_stopped(execution)
         execution.status = status
@@ -357,7 +359,6 @@ class Runner:
             metrics=records.metrics(self.sweep.ids, scores, self._metrics),
             appended={"scores": records.scores(self.sweep.ids, execution, scores), "settled": settled},
         )
-        self.journal.flush(execution.id)
         self.sweep.progress.add(**{"succeeded" if cells == "succeeded" else "failed": count})
 
     def _record(

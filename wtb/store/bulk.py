@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -129,15 +130,15 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[s
     """Insert rows in as few statements as possible. end: the end of each statement, such as RETURNING."""
     on_sqlite = connection.dialect.name == "sqlite"
     for part in parts(rows, SQLITE_ROWS if on_sqlite else MOST_ROWS):
-        names = list(part[0])
-        into = f"INSERT INTO {_quoted(table.name)} ({', '.join(map(_quoted, names))})"
+        names = tuple(part[0])
+        into = f"INSERT INTO {_quoted(table.name)} ({_listed(names)})"
         if on_sqlite:
             row = f"({', '.join('?' * len(names))})"
             marks = ", ".join([row] * len(part))
             given = tuple(chain.from_iterable(_tuples(table, names, part)))
             connection.exec_driver_sql(f"{into} VALUES {marks}{end}", given)
         else:
-            _send(connection, f"{into} {_select(table, names)}{end}", part)
+            _send(connection, f"{into} {_select(table.name, names)}{end}", part)
 
 
 def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
@@ -180,7 +181,6 @@ def update_rows(
 
     only: column -> the values under which a row may change. stamp: a column that gets the database's time.
     """
-    clock = str(now().compile(dialect=connection.dialect))
     name = _quoted(table.name)
     may = "".join(
         f" AND {name}.{_quoted(column)} IN ({', '.join(repr(value) for value in allowed)})"
@@ -188,7 +188,7 @@ def update_rows(
     )
     for part in parts(rows):
         changed = [column for column in part[0] if column not in key]
-        last = [f"{_quoted(stamp)} = {clock}"] if stamp else []
+        last = [f"{_quoted(stamp)} = {now().compile(dialect=connection.dialect)}"] if stamp else []
         if connection.dialect.name == "sqlite":
             sets = ", ".join([f"{_quoted(column)} = ?" for column in changed] + last)
             same = " AND ".join(f"{_quoted(column)} = ?" for column in key)
@@ -198,7 +198,7 @@ def update_rows(
             sets = ", ".join([f"{_quoted(column)} = new.{_quoted(column)}" for column in changed] + last)
             same = " AND ".join(f"{name}.{_quoted(column)} = new.{_quoted(column)}" for column in key)
             # PostgreSQL expects 100 rows of a document, whatever it holds, and reads whole tables for so many.
-            source = f"{_select(table, list(part[0]))} LIMIT {len(part)}"
+            source = f"{_select(table.name, tuple(part[0]))} LIMIT {len(part)}"
             _send(connection, f"UPDATE {name} SET {sets} FROM ({source}) AS new WHERE {same}{may}", part)
 
 
@@ -222,7 +222,12 @@ def _as_text(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} is no value of a column")
 
 
-def _select(table: sa.Table, names: Sequence[str]) -> str:
+@cache  # the same few sets of columns are written again and again
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(_quoted, names))
+
+
+@cache
+def _select(table: str, names: tuple[str, ...]) -> str:
     """A SELECT of these columns from the document, with the types that they have in the table."""
-    columns = ", ".join(map(_quoted, names))
-    return f"SELECT {columns} FROM json_populate_recordset(NULL::{_quoted(table.name)}, %s::json)"
+    return f"SELECT {_listed(names)} FROM json_populate_recordset(NULL::{_quoted(table)}, %s::json)"

@@ -37,6 +37,10 @@ _EXECUTIONS: sa.BindParameter[str] = sa.bindparam("executions", expanding=True)
 OLDEST_OPEN = sa.text("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
 _TAKING = 8_317_402_616_091_447  # of the advisory lock under which ids are taken again
 _SEQUENCE = "(SELECT pg_get_serial_sequence('events', 'id')::regclass)"  # asked for once, not for each id
+_TAKE = sa.text(
+    "SELECT pg_current_xact_id()::text::bigint, min(id), max(id) "
+    f"FROM (SELECT nextval({_SEQUENCE}) AS id FROM generate_series(1, :count)) AS taken"
+)
 
 
 class Announcer:
@@ -83,11 +87,8 @@ def take_positions(connection: sa.Connection, count: int) -> tuple[int, Sequence
     """
     _note_growth(connection)
     if connection.dialect.name != "sqlite":
-        taken = f"SELECT nextval({_SEQUENCE}) AS id FROM generate_series(1, :count)"
-        number = "pg_current_xact_id()::text::bigint"
-        query = sa.text(f"SELECT {number}, min(id), max(id) FROM ({taken}) AS taken")
         while True:
-            transaction, first, last = connection.execute(query, {"count": count}).one()
+            transaction, first, last = connection.execute(_TAKE, {"count": count}).one()
             if last - first < count:
                 return transaction, range(first, last + 1)
             # Somebody took some in between. Whoever that happens to goes after the others to whom it did.

@@ -132,8 +132,7 @@ def test_a_deletion_that_was_killed_is_ended_by_a_collection(project: Project, f
 
 
 def test_with_sync_durability_only_what_the_slots_had_in_hand_runs_again(project: Project) -> None:
-    write_trail(project, 2)
-    project.write({"sweep.yaml": (project.folder / "sweep.yaml").read_text().replace("20ms", "sync")})
+    write_trail(project, 2, durability="sync")
     project.wtb("run", "sweep.yaml", "--quiet", check=KILLED, env={"WTB_FAULT": "journal.writing:12"})
     before = Before.of(project)
     lost = {one.trail for one in before.log if one.word == "ended"} - before.committed.keys()

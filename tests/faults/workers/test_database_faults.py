@@ -29,11 +29,14 @@ def further_along(cluster: Cluster, lines: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_completes_while_its_database_crashes_again_and_again(make_cluster: MakeCluster) -> None:
+@pytest.mark.parametrize("durability", ["20ms", "sync"])
+def test_a_sweep_completes_while_its_database_crashes_again_and_again(
+    make_cluster: MakeCluster, durability: str
+) -> None:
     dice = random.Random(12)
     cluster = make_cluster(postgres=COMMITS_LAST)
     assert cluster.postgres is not None
-    write_trail(cluster.project, 8, params="{seconds: 0.05}")
+    write_trail(cluster.project, 8, params="{seconds: 0.05}", durability=durability)
     cluster.start_scheduler()
     for _ in range(2):
         cluster.start_worker(concurrency=2, ready=False)
@@ -121,8 +124,9 @@ def test_a_sweep_completes_while_connections_are_terminated_at_random_moments(cl
     trail_ends_well(cluster, 6)
 
 
-def test_a_sweep_completes_although_the_outcome_of_commits_stays_unknown(cluster: Cluster) -> None:
-    write_trail(cluster.project, 6, params="{seconds: 0.01}")
+@pytest.mark.parametrize("durability", ["20ms", pytest.param("sync", marks=pytest.mark.slow)])
+def test_a_sweep_completes_although_the_outcome_of_commits_stays_unknown(cluster: Cluster, durability: str) -> None:
+    write_trail(cluster.project, 6, params="{seconds: 0.01}", durability=durability)
     url = make_url(cluster.project.url or "")
     assert url.host
     assert url.port

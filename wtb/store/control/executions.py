@@ -248,13 +248,15 @@ def read_requests(database: Database, sweep_id: str, runner_id: str) -> Requests
         return Requests(wanted, texts or (), has_pending, stopped_in(connection, [sweep_id])[sweep_id])
 
 
+_STOPPED = sa.select(combinations.c.sweep_id, combinations.c.number).where(
+    combinations.c.sweep_id.in_(sa.bindparam("sweep_ids", expanding=True)), combinations.c.stopped.is_not(None)
+)
+
+
 def stopped_in(connection: sa.Connection, sweep_ids: Iterable[str]) -> dict[str, frozenset[int]]:
     """Return the numbers of the combinations that were stopped, by sweep."""
     found: dict[str, set[int]] = {id: set() for id in sweep_ids}
-    query = sa.select(combinations.c.sweep_id, combinations.c.number).where(
-        combinations.c.sweep_id.in_(list(found)), combinations.c.stopped.is_not(None)
-    )
-    for id, number in connection.execute(query):
+    for id, number in connection.execute(_STOPPED, {"sweep_ids": list(found)}):
         found[id].add(number)
     return {id: frozenset(numbers) for id, numbers in found.items()}
 

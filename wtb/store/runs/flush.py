@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -182,23 +183,28 @@ def _renew(
     Returns those that are still ours, with what a person asks of each, and until when the leases are, by the clock of
     the database; 0 if none is ours.
     """
-    # The fence: where somebody took an execution away, its token is another one, and nothing of ours is written. The
-    # rows stay locked until the commit, so nobody takes one away between this check and what is written after it.
     answered: dict[str, AskedRow | None] = {}
     until = 0.0
+    on_sqlite = connection.dialect.name == "sqlite"
+    for part in parts(sorted(leases.items())):  # one order for all, so that two flushes never wait for each other
+        for row in connection.execute(_renewal(on_sqlite), {"lease_s": lease_s, **_pairs(part, on_sqlite)}):
+            answered[row.id], until = row.asked, row.lease_until
+    return answered, until
+
+
+@cache  # making it takes longer than executing it
+def _renewal(on_sqlite: bool) -> sa.Executable:
+    # The fence: where somebody took an execution away, its token is another one, and nothing of ours is written. The
+    # rows stay locked until the commit, so nobody takes one away between this check and what is written after it.
     # The empty text keeps PostgreSQL from the index of those that run. It takes these to be few, but the index has an
     # entry for each time that any lease was renewed since it was last cleaned.
     runs = executions.c.status.concat("") == "running"
-    for part in parts(sorted(leases.items())):  # one order for all, so that two flushes never wait for each other
-        query = (
-            sa.update(executions)
-            .where(_are_held(connection, part), runs)
-            .values(lease_until=now() + lease_s)
-            .returning(executions.c.id, executions.c.asked, executions.c.lease_until)
-        )
-        for row in connection.execute(query):
-            answered[row.id], until = row.asked, row.lease_until
-    return answered, until
+    return (
+        sa.update(executions)
+        .where(_are_held(on_sqlite), runs)
+        .values(lease_until=now() + sa.bindparam("lease_s", type_=sa.Double()))
+        .returning(executions.c.id, executions.c.asked, executions.c.lease_until)
+    )
 
 
 def _reject_rows_after_the_end(connection: sa.Connection, lost_leases: Mapping[str, int]) -> None:
@@ -207,9 +213,11 @@ def _reject_rows_after_the_end(connection: sa.Connection, lost_leases: Mapping[s
     Whoever takes an execution changes its token. One that has ended under an unchanged token was ended by this runner,
     from another journal, and dropping what this journal still has of it would lose results silently.
     """
+    on_sqlite = connection.dialect.name == "sqlite"
+    query = sa.select(executions.c.id, executions.c.status).where(_are_held(on_sqlite))
     for part in parts(sorted(lost_leases.items())):
-        query = sa.select(executions.c.id, executions.c.status).where(_are_held(connection, part))
-        if ended := [(id, status) for id, status in connection.execute(query) if status not in OPEN_EXECUTIONS]:
+        found = connection.execute(query, _pairs(part, on_sqlite))
+        if ended := [(id, status) for id, status in found if status not in OPEN_EXECUTIONS]:
             id, status = min(ended)
             raise ConflictError(
                 f"execution {id} is {status}, but its runner has rows of it that are not committed yet. "
@@ -217,16 +225,23 @@ def _reject_rows_after_the_end(connection: sa.Connection, lost_leases: Mapping[s
             )
 
 
-def _are_held(connection: sa.Connection, pairs: Sequence[tuple[str, int]]) -> sa.ColumnElement[bool]:
-    """Whether the id and the token of an execution are one of these pairs."""
-    ids = [id for id, _ in pairs]
-    if connection.dialect.name == "sqlite":
+def _are_held(on_sqlite: bool) -> sa.ColumnElement[bool]:
+    """Whether the id and the token of an execution are a pair of those that `_pairs` gives."""
+    if on_sqlite:
         # The ids by themselves too: it reads the whole table for pairs alone.
-        return sa.and_(executions.c.id.in_(ids), sa.tuple_(executions.c.id, executions.c.token).in_(pairs))
+        pairs = sa.tuple_(executions.c.id, executions.c.token).in_(sa.bindparam("pairs", expanding=True))
+        return sa.and_(executions.c.id.in_(sa.bindparam("ids", expanding=True)), pairs)
     # Two arrays, however many they are: as parameters one by one they took the client six times as long.
-    given = sa.literal(ids, sa.ARRAY(sa.String)), sa.literal([token for _, token in pairs], sa.ARRAY(sa.BigInteger))
+    ids = sa.bindparam("ids", type_=sa.ARRAY(sa.String))
+    given = ids, sa.bindparam("tokens", type_=sa.ARRAY(sa.BigInteger))
     held = sa.func.unnest(*given).table_valued("id", "token", name="held").render_derived()
     return sa.and_(executions.c.id == held.c.id, executions.c.token == held.c.token)
+
+
+def _pairs(leases: Sequence[tuple[str, int]], on_sqlite: bool) -> dict[str, Any]:
+    """The parameters of `_are_held`."""
+    ids = [id for id, _ in leases]
+    return {"ids": ids, "pairs": leases} if on_sqlite else {"ids": ids, "tokens": [token for _, token in leases]}
 
 
 def _grants(batch: Batch, asked: dict[str, AskedRow]) -> list[str]:
