@@ -6,6 +6,7 @@ import pytest
 
 from tests import old_databases
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.store.squashed import LAST
 from wtb.store.tables.schema import REVISION
 
@@ -67,6 +68,6 @@ def test_an_upgrade_can_be_undone(old: Project) -> None:
     assert restored.stdout.endswith(f"restored, version {LAST}\n")
     assert f"this WTB expects version {REVISION}" in restored.said
     assert old.inside("db", "version", check=1).stdout.startswith(LAST)
-    assert "there is no such file" in old.inside("db", "restore", "nowhere.db", "--yes", check=2).said
+    assert sentence("there is no such file") in old.inside("db", "restore", "nowhere.db", "--yes", check=2).said
     assert "to go back" not in old.inside("db", "upgrade", "--no-backup", check=0).said
     assert old.inside("list", check=0).stdout

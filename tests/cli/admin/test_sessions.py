@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.core.ids import new_id
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
@@ -67,7 +68,7 @@ NO_QUOTA = {"disk": None, "node_runs": None, "usd": None, "tokens": None, "memor
 def test_a_session_is_made_with_its_quota_and_says_what_comes_next(project: Project) -> None:
     done = wtb(project, "session", "create", "ann", "--disk", "1.5GB", "--concurrency", "4", "--usd", "20")
     assert (done.code, done.stdout) == (0, "session ann: made, disk 1.5 GB, 4 node runs at a time, $20.00\n")
-    assert "wtb run sweep.yaml --session ann" in done.said
+    assert sentence("wtb run sweep.yaml --session {}", "ann") in done.said
     assert listed(project)["ann"]["quota"] == {
         "disk": 1_500_000_000,
         "node_runs": 4,
@@ -126,12 +127,12 @@ def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> N
     ("option", "found", "expected"),
     [
         ("--disk", "ten", "--disk 'ten' is not a size; expected a positive size, such as 500MB, 1.5GB"),
-        ("--disk", "0", "--disk '0' is not a size"),
-        ("--disk", "-1GB", "--disk '-1GB' is not a size"),
+        ("--disk", "0", sentence("{} is not a size", "--disk '0'")),
+        ("--disk", "-1GB", sentence("{} is not a size", "--disk '-1GB'")),
         ("--memory", "0", "--memory '0' is not a size; expected a positive size, such as 500MB, 1.5GB"),
         ("--memory", "-4GB", "--memory '-4GB' is not a size"),
         ("--memory", "much", "--memory 'much' is not a size"),
-        ("--memory", "4 PB", "or none for no limit"),
+        ("--memory", "4 PB", sentence("or none for no limit")),
         (
             "--concurrency",
             "2.5",
@@ -139,13 +140,13 @@ def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> N
         ),
         ("--concurrency", "0", "node_runs is 0; expected a whole number of at least 1 (--concurrency)"),
         ("--concurrency", "99999999999", "node_runs is 99999999999; expected at most 2,147,483,647"),
-        ("--concurrency", "9" * 5000, "expected a positive whole number"),
-        ("--usd", "9" * 5000, "expected a positive amount of US dollars"),
-        ("--disk", "x" * 5000, "is not a size; expected a positive size"),
-        ("--usd", "nan", "--usd 'nan': expected a positive amount of US dollars"),
+        ("--concurrency", "9" * 5000, sentence("expected a positive whole number")),
+        ("--usd", "9" * 5000, sentence("expected a positive amount of US dollars")),
+        ("--disk", "x" * 5000, sentence("is not a size; expected {}", "a positive size")),
+        ("--usd", "nan", sentence("{}: expected a positive amount of US dollars", "--usd 'nan'")),
         ("--usd", "0.0", "usd is 0; expected a finite number above 0 (--usd)"),
-        ("--usd", "1e400", "expected a positive amount of US dollars"),
-        ("--usd", "", "expected a positive amount of US dollars"),
+        ("--usd", "1e400", sentence("expected a positive amount of US dollars")),
+        ("--usd", "", sentence("expected a positive amount of US dollars")),
     ],
 )
 @pytest.mark.parametrize("command", ["create", "change"])
@@ -162,7 +163,7 @@ def test_a_limit_that_cannot_be_read_is_refused(
 def test_a_name_that_cannot_be_a_directory_is_refused(project: Project, name: str) -> None:
     done = wtb(project, "session", "create", name)
     assert (done.code, done.stdout) == (2, "")
-    assert "cannot be the name of a session; expected 1 to 64 letters, digits" in done.said
+    assert sentence("cannot be the name of a session; expected {}", "1 to 64 letters, digits") in done.said
     assert not project.file.exists()
 
 
@@ -171,14 +172,14 @@ def test_what_is_there_is_not_made_again(project: Project) -> None:
     for name in ("ann", "ANN", "default"):
         done = wtb(project, "session", "create", name)
         assert (done.code, done.stdout) == (2, "")
-        assert "there is a session" in done.said
+        assert sentence("there is a session") in done.said
 
 
 def test_a_change_of_nothing_is_refused(project: Project) -> None:
     made(project, "ann")
     done = wtb(project, "session", "change", "ann")
     assert done.code == 2
-    assert "nothing to change; give --disk, --memory, --concurrency, --usd or --tokens" in done.said
+    assert sentence("nothing to change; give --disk, --memory, --concurrency, --usd or --tokens") in done.said
 
 
 @pytest.mark.parametrize("command", ["change --usd 1", "show", "archive", "delete", "delete --yes"])
@@ -194,7 +195,7 @@ def test_a_session_that_is_not_there_is_named_with_a_near_one(project: Project, 
 def test_without_a_database_it_says_so_and_makes_none(project: Project, command: str) -> None:
     done = wtb(project, "session", command, "ann")
     assert done.code == 2
-    assert "there is no database" in done.said
+    assert sentence("there is no database") in done.said
     assert not project.file.exists()
 
 
@@ -204,7 +205,7 @@ def test_without_a_database_it_says_so_and_makes_none(project: Project, command:
 def test_there_is_nothing_to_list_without_a_database(project: Project) -> None:
     done = wtb(project, "session", "list")
     assert (done.code, done.stdout) == (0, "")
-    assert "no sessions yet; `wtb session create NAME` makes one" in done.said
+    assert sentence("no sessions yet; `wtb session create NAME` makes one") in done.said
     assert wtb(project, "session", "list", "--format", "json").json == {"sessions": []}
     assert not project.file.exists()
 
@@ -298,8 +299,8 @@ def test_the_list_of_sweeps_is_that_of_a_session(project: Project) -> None:
     assert shown("--session", "default", WTB_SESSION="ann") == ["default"]
     done = wtb(project, "list", "--session", "anm")
     assert (done.code, done.stdout) == (2, "")
-    assert "there is no session 'anm'; did you mean 'ann'?" in done.said
-    assert "no sweep matches" in wtb(project, "list", "--session", "ann", "--status", "failed").said
+    assert sentence("there is no session {}", "'anm'") + sentence("; did you mean '{}'?", "ann") in done.said
+    assert sentence("no sweep matches") in wtb(project, "list", "--session", "ann", "--status", "failed").said
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
@@ -342,7 +343,12 @@ def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -
     for command in ("plan", "run"):
         done = wtb(project, command, "sweep.yaml", "--session", "ann")
         assert (done.code, done.stdout) == (2, "")
-        assert "'ann' is archived and takes no new sweeps; `wtb session archive ann --undo` opens it again" in done.said
+        assert (
+            sentence(
+                "{} is archived and takes no new sweeps; `wtb session archive {} --undo` opens it again", "'ann'", "ann"
+            )
+            in done.said
+        )
     assert owned(project) == ["ann"]
     assert list(listed(project)) == ["default"]
     assert listed(project, "--all")["ann"]["archived_at"] is not None
@@ -436,7 +442,7 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
     assert done.code == 0
     assert "freed" in done.said
     assert "1 stored value and 2 stored files" in done.said
-    assert "no stored files were removed" not in done.said
+    assert sentence("no stored files were removed") not in done.said
     left = {digest for digest, _, _ in store.stored()}
     assert {own.get(digest) for digest in left} == {"bob", None}
     assert left == {same, manifests["bob"], *(digest for digest, name in own.items() if name == "bob")}
@@ -447,7 +453,7 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
     for digest in left:
         assert hashlib.sha256(Path(store.path(digest)).read_bytes()).hexdigest() == digest
     (cell,) = wtb(project, "show", "sweep", "--cells", "--format", "json").json["cells"]
-    assert cell["state"] == {"own": "bob" * 100, "same": "the same in both" * 100}
+    assert cell["state"] == {"own": "bob" * 100, "same": sentence("the same in both") * 100}
     project.close()
 
 
@@ -457,10 +463,10 @@ def test_a_session_with_sweeps_is_not_deleted_unasked(project: Project) -> None:
     done = project.wtb("session", "delete", "ann", check=2)
     assert done.stdout == ""
     assert "Delete session ann with 1 sweep, 1 cell and 0 B of files for good?" in done.said
-    assert "nobody is there to confirm it; give --yes" in done.said
+    assert sentence("nobody is there to confirm it; give --yes") in done.said
     assert owned(project) == ["ann"]
     refused = project.wtb("session", "delete", "ann", stdin="n\n", check=1)
-    assert "nothing was deleted" in refused.said
+    assert sentence("nothing was deleted") in refused.said
     project.wtb("session", "delete", "ann", stdin="y\n", check=0)
     assert owned(project) == []
 
@@ -501,6 +507,9 @@ def test_a_session_has_an_owner_metadata_and_another_name(project: Project) -> N
     assert owned(project) == ["bob"]
     assert wtb(project, "session", "change", "bob", "--owner", "", "--meta", "cost=").code == 0
     assert (listed(project)["bob"]["owner"], listed(project)["bob"]["metadata"]) == (None, {"ticket": "W-1"})
-    assert "--meta 'cost': expected KEY=TEXT" in wtb(project, "session", "change", "bob", "--meta", "cost").said
-    assert "there is no session 'ann'" in wtb(project, "session", "show", "ann").said
+    assert (
+        sentence("--meta {}: expected KEY=TEXT", "'cost'")
+        in wtb(project, "session", "change", "bob", "--meta", "cost").said
+    )
+    assert sentence("there is no session {}", "'ann'") in wtb(project, "session", "show", "ann").said
     assert "'default' cannot be renamed" in wtb(project, "session", "rename", "default", "x").said

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.results.test_looks import FLOW, looks, run, sweep
+from tests.support.prose import sentence
 
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
@@ -90,9 +91,9 @@ def refused(project: Project, *refs: str) -> Outcome:
 
 def test_what_is_no_repeat_is_refused(answers: Project) -> None:
     first = id_of(run(answers, sweep(8, "v1")))
-    assert "a pool of 1 sweep; expected two or more" in refused(answers, first).said
-    assert "is there twice; expected each once" in refused(answers, first, first[:10]).said
-    assert "there is no sweep 'nobody'" in refused(answers, first, "nobody").said
+    assert sentence("a pool of {}; expected two or more", "1 sweep") in refused(answers, first).said
+    assert sentence("is there {}; expected each once", "twice") in refused(answers, first, first[:10]).said
+    assert sentence("there is no sweep {}", "'nobody'") in refused(answers, first, "nobody").said
 
     others = {
         "have different cases: c8, c9": sweep(10, "v1"),
@@ -102,8 +103,8 @@ def test_what_is_no_repeat_is_refused(answers: Project) -> None:
     }
     for expected, text in others.items():
         said = refused(answers, first, id_of(run(answers, text))).said
-        assert expected in said or "have different code of answer" in said, said
-        assert "expected repeats of the same sweep" in said
+        assert expected in said or sentence("have different code of {}", "answer") in said, said
+        assert sentence("expected repeats of the same sweep") in said
     answers.write({"answers.py": FLOW.replace("< skill}", "<= skill}")})
     changed = id_of(run(answers, sweep(8, "v1")))
     assert "have different code of answer; expected repeats" in refused(answers, first, changed).said
@@ -113,15 +114,16 @@ def test_what_is_no_repeat_is_refused(answers: Project) -> None:
     answers.inside("project", "create", "other", check=0)
     answers.inside("session", "create", "theirs", "--project", "other", check=0)
     elsewhere = id_of(run(answers, sweep(8, "v1") + "session: theirs\n"))
-    assert "belong to different projects" in refused(answers, first, elsewhere).said
+    assert sentence("belong to different projects") in refused(answers, first, elsewhere).said
     answers.write({"input.json": "{}"})
     answers.inside("start", "answers:wf", "--input", "input.json", check=0)
     ((single,),) = answers.query("SELECT id FROM sweeps WHERE kind = 'single'")
-    assert "is a single execution; expected a sweep" in refused(answers, first, str(single)).said
+    assert sentence("is a single execution; expected a sweep") in refused(answers, first, str(single)).said
     answers.change("UPDATE sweeps SET status = 'paused' WHERE id = '" + first + "'")
     again = id_of(run(answers, sweep(8, "v1")))
     assert (
-        "is paused, with 0 cells without an outcome; expected completed sweeps" in refused(answers, again, first).said
+        sentence("is {}, with {} without an outcome; expected completed sweeps", "paused", "0 cells")
+        in refused(answers, again, first).said
     )
 
 

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 import functools
@@ -193,7 +194,10 @@ def test_a_file_that_a_child_process_writes_ends_a_sweep_as_an_edit_does(project
 
     ended = project.inside("run", "sweep.yaml", check=1)
 
-    assert "the code of answer=save was changed while the sweep was running (file save.json: content" in ended.said
+    assert (
+        sentence("the code of {} was changed while the sweep was running {}", "answer=save", "(file save.json: content")
+        in ended.said
+    )
 
 
 OPENED_EARLY = """

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 import asyncio
@@ -77,9 +78,15 @@ def test_a_plan_warns_of_limits_that_allow_fewer_node_runs(project: Project) -> 
     project.inside("run", "paced.yaml", "--limit", "1", "--quiet", check=0)
     project.inside("session", "change", "default", "--concurrency", "16", check=0)
     assert plan(project)["warnings"] == [
-        "node 'find' has `limit` 3, lower than the concurrency of 64",
-        "node 'find' has `rate` 2: 4 node runs take 2.00 s or longer, whatever the concurrency is",
-        "the session has a quota of 16 node runs at a time, lower than the concurrency of 64",
+        sentence("node {} has `limit` {}, lower than the concurrency of {}", "'find'", 3, 64),
+        sentence(
+            "node {} has `rate` {}: {} take {} or longer, whatever the concurrency is",
+            "'find'",
+            2,
+            "4 node runs",
+            "2.00 s",
+        ),
+        sentence("the session has a quota of {} at a time, lower than the concurrency of {}", "16 node runs", 64),
     ]
 
 
