@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.documents import validator
 from tests.support.project import FLOW, Project
+from tests.support.prose import sentence
 
 SWEEP = """
 sweep: rows
@@ -56,17 +57,17 @@ def test_a_gain_is_one_whichever_way_the_metric_goes(rows: Project) -> None:
 def test_people_read_it_in_a_table(rows: Project) -> None:
     shown = rows.inside("compare", "rows", "--row", "2", "--other", "1", check=0).stdout
     assert "row 2 (A=v2) against row 1 (A=v1) by total (higher is better)" in shown
-    assert "10 cases of both: 8 better, 2 worse, 0 the same" in shown
+    assert sentence("{} better, {} worse, {} the same", "10 cases of both: 8", 2, 0) in shown
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--row", "9"), "row 9: the sweep has the rows 0 to 2"),
-        (("--row", "0"), "row 0 cannot be compared with itself"),
-        (("--row", "1", "--metric", "totl"), "did you mean 'total'"),
-        (("rows", "--row", "1"), "expected no other sweep"),
-        ((), "what to compare with is missing"),
+        (("--row", "9"), sentence("{} {}: the sweep has the rows 0 to {}", "row", 9, 2)),
+        (("--row", "0"), sentence("row {} cannot be compared with itself", 0)),
+        (("--row", "1", "--metric", "totl"), sentence("did you mean '{}'", "total")),
+        (("rows", "--row", "1"), sentence("expected no other sweep")),
+        ((), sentence("what to compare with is missing")),
     ],
 )
 def test_what_cannot_be_compared_is_refused(rows: Project, options: tuple[str, ...], words: str) -> None:
@@ -78,7 +79,7 @@ def test_there_is_no_test_before_the_end(rows: Project) -> None:
     rows.inside("run", "open.yaml", "--break", "after A if x < -1", check=1)
     found = rows.inside("compare", "open", "--row", "1", "--format", "json", check=0).json
     assert (found["p"], found["ci"]) == (None, None)
-    assert "the test is made at the end" in found["because"]
+    assert sentence("the test is made at the end") in found["because"]
 
 
 def test_rows_are_named_by_their_variants(rows: Project) -> None:
