@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.bench import Bench
 from tests.support.flows import Flows, said, tried, until
+from tests.support.prose import sentence
 from wtb.authoring.context.attempt_record import Record
 from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.edges import END
@@ -118,7 +119,7 @@ def test_what_cannot_be_saved_is_an_error_that_names_it(run_sweep: Make) -> None
 
     bench = run_sweep(wf)
 
-    assert "checkpoint 'bad', key 'thing' cannot be stored" in bench.cells()[0].error
+    assert sentence("checkpoint {}, key {} cannot be stored", "'bad'", "'thing'") in bench.cells()[0].error
     assert inside(bench) == []
 
 
