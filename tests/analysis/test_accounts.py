@@ -186,7 +186,7 @@ def test_why_cells_failed_is_told_by_cause_with_the_command_that_shows_one(run_s
     document = build(bench.database, bench.row)
     status = render_status(status_document(bench.database, bench.row), 200)
     for text in (table.render(document, 200), status, render_matrix(document)):
-        assert "4 cells failed: answer: ValueError: no answer to" in text
+        assert sentence("{} cells failed", 4) + ": answer: ValueError: " + sentence("no answer {}", "to") in text
         assert first["example"]["command"] in text
         assert "2 cells failed: answer: ConnectionError: no route" in text
     assert "4 cells failed" in markdown.matrix(document)

@@ -139,8 +139,9 @@ def test_a_fall_that_could_be_chance_is_unclear_and_it_is_said_what_so_many_case
     assert found["rows"][1]["metrics"]["y"]["because"] == sentence("only {}, too few for any test", "1 case differs")
     (said,) = found["because"]
     assert said == (
-        "y differs in 1 combination by what could be chance: 6 cases can show that it lost less than 0.9782; its "
-        "margin of 0.5 takes about 18, so 12 more"
+        sentence("{} differs in {} by what could be chance", "y", "1 combination")
+        + sentence(": {} can show that it lost less than {}", "6 cases", "0.9782")
+        + sentence("; its margin of {} takes about {}, so {} more", "0.5", 18, 12)
     )
 
 
@@ -249,7 +250,10 @@ def test_one_case_and_constant_scores_are_compared_as_far_as_they_go(compared: M
     assert (found["verdict"], found["rows"][0]["metrics"]["y"]["delta_ci"]) == ("same", None)
     found = compared(lambda state, k: -1, before={"add": lambda state, k: 0, "count": 1}, count=1)
     assert (found["verdict"], found["rows"][0]["metrics"]["y"]["p_worse"]) == ("unclear", None)
-    assert found["because"] == ["y differs in 2 combinations by what could be chance: 1 case can show no more"]
+    assert found["because"] == [
+        sentence("{} differs in {} by what could be chance", "y", "2 combinations")
+        + sentence(": {} can show no more", "1 case")
+    ]
 
 
 def test_a_score_that_fails_now_counts_as_a_failing_cell_and_one_of_some_combinations_only_is_no_reason(

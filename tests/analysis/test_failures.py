@@ -131,7 +131,9 @@ def test_a_failure_has_the_score_that_the_sweep_or_the_evaluator_says(run_sweep:
         ("unsaid", "latency", "node_runs"), 20
     )
     assert told(found, "20 failed cells count as 10") == "20 failed cells count as 10 by errors"
-    assert "by unsaid: nothing says what a failure counts as" in told(found, "20 failed cells are left out")
+    assert "by unsaid: " + sentence("nothing says what a failure counts as") in told(
+        found, "20 failed cells are left out"
+    )
 
     found = build(*_of(run_sweep(made, CASES, vary, evaluators=evaluators, evaluate=listed, on_failure=4)))
     assert [metric(found, 1, name)["mean"] for name in ("errors", "gain", "unsaid")] == [3.0, 0.0, 2.5]

@@ -145,7 +145,7 @@ def test_a_sweep_s_figure_has_a_name() -> None:
         ("max(scores_failed)", sentence("no evaluator gives {}", "'scores_failed'")),
         ("ndgc.mean", sentence("no evaluator gives {}", "'ndgc'") + sentence("; did you mean '{}'?", "ndcg")),
         ("ndcg.men", sentence("no evaluator gives {}", "'ndcg.men'") + sentence("; did you mean '{}'?", "ndcg.mean")),
-        ("baseline.xyz", "no evaluator gives 'xyz'; scored are ndcg, shape"),
+        ("baseline.xyz", sentence("no evaluator gives {}", "'xyz'") + sentence("; scored are {}", "ndcg, shape")),
         (
             "latency_s.p59",
             sentence("no evaluator gives {}", "'latency_s.p59'") + sentence("; did you mean '{}'?", "latency_s.p95"),

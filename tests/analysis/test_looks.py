@@ -119,7 +119,7 @@ def test_a_sweep_that_has_not_ended_shows_what_holds_whenever_one_looks(sweep: M
     assert (best["p"], best["winner"], best["cases_needed"]) == (None, None, None)
     assert {"answer": "default"} not in best["candidates"]
     assert {"answer": "good"} in best["candidates"]
-    assert f"as of {seen} of 60 cases" in " ".join(found["warnings"])
+    assert sentence("as of {} of {} cases", seen, 60) in " ".join(found["warnings"])
 
 
 def test_figures_of_the_end_come_with_the_end(sweep: Make) -> None:

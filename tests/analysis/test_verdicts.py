@@ -213,12 +213,13 @@ def test_a_fall_over_a_pool_is_told_with_its_bound() -> None:
 
 def test_unclear_is_worded_as_what_could_not_be_seen() -> None:
     assert sentences(facts(row("unclear"), row("unclear"))) == [
-        "m differs in 2 combinations by what could be chance: 25 cases can show that it lost less than 0.29, and no "
-        "less"
+        sentence("{} differs in {} by what could be chance", "m", "2 combinations")
+        + sentence(": {} can show that it lost less than {}", "25 cases", "0.29, and no less")
     ]
     assert sentences(facts(row("unclear", margin=0.05, cases_needed=841))) == [
-        "m differs in 1 combination by what could be chance: 25 cases can show that it lost less than 0.29; its margin "
-        "of 0.05 takes about 841, so 816 more"
+        sentence("{} differs in {} by what could be chance", "m", "1 combination")
+        + sentence(": {} can show that it lost less than {}", "25 cases", "0.29")
+        + sentence("; its margin of {} takes about {}, so {} more", "0.05", 841, 816)
     ]
 
 
@@ -340,8 +341,16 @@ def test_a_cell_that_differs_by_several_metrics_is_counted_once() -> None:
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        ("unclear", "unclear against main (sweep 1): 9 cells, a loss is neither shown nor ruled out"),
-        ("same", "no regression against main (sweep 1): 9 cells, no difference"),
+        (
+            "unclear",
+            "unclear against main" + sentence(" {}, a loss is neither shown nor ruled out", "(sweep 1): 9 cells"),
+        ),
+        (
+            "same",
+            sentence("no regression {}", "against main")
+            + " (sweep 1)"
+            + sentence("{} {} no difference", ":", "9 cells,"),
+        ),
         ("not worse", "no regression against main (sweep 1): 9 cells, not worse"),
     ],
 )

@@ -265,7 +265,7 @@ def test_a_task_of_inspect_is_brought_over_and_scored_by_its_scorers(tmp_path: P
     assert made.returncode == 0, made.stderr
     left_out = [line for line in made.stderr.splitlines() if line.startswith("left out")]
     assert left_out == [
-        "left out: samples: metadata",
+        sentence("left out: ") + sentence("samples: metadata"),
         "left out: scorer: model_graded_qa",
         "left out: solver: system_message",
     ]

@@ -212,5 +212,5 @@ def test_an_evaluator_whose_package_is_missing_says_which_extra(
     )
     with pytest.raises(InputError) as refused:
         make_evaluator(name, {"field": "a"}, str)
-    assert f"needs the package {package}" in str(refused.value)
+    assert sentence("needs the package {}", package) in str(refused.value)
     assert f'pip install "workflow-test-bench[{extra}]"' in str(refused.value)

@@ -503,8 +503,8 @@ def test_what_could_not_be_followed_is_listed(load: Load) -> None:
     code = load("[open(state[0]), subprocess.run(state[1]), importlib.import_module(state[2])]")
     assert code.not_followed == [
         sentence("{} imports a module by a computed name", "flow: line 13"),
-        "flow, line 13: it opens a file whose path is computed",
-        "flow, line 13: it starts a program by a computed command",
+        "flow, line 13: " + sentence("it opens a file whose path is computed"),
+        "flow, line 13: " + sentence("it starts a program by a computed command"),
     ]
 
 

@@ -57,13 +57,13 @@ def scored(written: Any, found: object, expected: object = None, fn: Any = None)
             {"all_of": [{"contains": {**A, "text": "Lon"}}, {"any_of": [{"regex": {**A, "pattern": "P"}}]}]},
             "London",
             None,
-            "any_of: regex: the pattern 'P' is not found in a",
+            "any_of: regex: " + sentence("the pattern {} is not found in {}", "'P'", "a"),
         ),
         (
             {"weighted_mean": [{"contains": {**A, "text": "L"}}, {"contains": {**A, "text": "P"}}]},
             "London",
             None,
-            "contains: 'P' is not in a",
+            "contains" + sentence("{} is not in {}", ": 'P'", "a"),
         ),
     ],
 )

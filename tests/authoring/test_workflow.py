@@ -356,7 +356,9 @@ def test_a_parameter_without_default_and_value_is_a_problem() -> None:
     with pytest.raises(WorkflowError) as raised:
         wf.validate()
     assert raised.value.problems == (
-        "workflow 'one': node 'a', variant 'default': parameter 'k' has neither a default nor a value",
+        "workflow 'one': "
+        + sentence("node {}, variant {}", "'a'", "'default'")
+        + sentence(": parameter {} has neither a default nor a value", "'k'"),
     )
 
 
@@ -377,7 +379,9 @@ def test_a_parameter_that_is_not_keyword_only_is_a_problem() -> None:
     def second(state: Any, k: int = 5) -> None: ...
 
     for find in (third, second):
-        assert "node 'a', variant 'default': 'k' must be keyword-only" in problems(valid(find))
+        assert sentence("node {}, variant {}", "'a'", "'default'") + sentence(
+            ": {} must be keyword-only", "'k'"
+        ) in problems(valid(find))
 
 
 def test_a_context_may_have_none_as_its_default() -> None:

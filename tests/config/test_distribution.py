@@ -98,4 +98,4 @@ def test_doctor_warns_where_another_distribution_owns_the_package_too(
     (found,) = (one for one in examine(url)["checks"] if one["name"] == "installed")
     assert found["status"] == "problem"
     assert sentence("{} {}, which is another project", "wtb", "0.3.1") in found["found"]
-    assert found["fix"] == f"pip uninstall {TAKEN} {NAME}; then install WTB again"
+    assert found["fix"] == sentence("pip uninstall {} {}; then install WTB again", TAKEN, NAME)

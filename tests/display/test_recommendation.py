@@ -106,7 +106,8 @@ def gate(holds: bool | None, value: float = 0.48) -> dict[str, Any]:
             {"cases_needed": 412},
             [
                 "It is not shown to be the best: it ties with 2 others; this is the cheapest.",
-                "60 cases are too few to tell them apart: about 420 would, if the lead of 0.030 is real.",
+                sentence("{} {} too few to tell them apart", 60, "cases are")
+                + sentence(": about {} would, if the lead of {} is real.", 420, "0.030"),
             ],
         ),
         (
@@ -137,7 +138,9 @@ def test_the_cheapest_of_those_that_tie_is_named_if_it_is_another_one() -> None:
     found = decision(combination={"answer": "large"}, is_cheapest=False, cost_usd=0.0036)
     found["ties"] = [{"answer": "mini"}, {"answer": "small"}]
     first = recommendation.lines(matrix(found))[1]
-    assert first == "It is not shown to be the best: it ties with 2 others; the cheapest of them is mini."
+    assert first == sentence("It is not shown to be the best") + ": it ties with 2 others" + sentence(
+        "; the cheapest of them is {}", "mini."
+    )
 
 
 def test_figures_of_the_recommended_combination_stand_beside_it() -> None:
@@ -179,7 +182,7 @@ def test_what_is_not_shown_is_not_green() -> None:
 def test_nothing_is_recommended_if_no_combination_is_allowed() -> None:
     found = decision(combination=None, because="no combination is known to have cost_usd < 0", basis=None, mean=None)
     assert recommendation.lines(matrix({**found, "cost_usd": None, "latency_s": None}))[0] == (
-        "Nothing to recommend: no combination is known to have cost_usd < 0."
+        sentence("Nothing to recommend: ") + sentence("no combination is known to have {}", "cost_usd < 0.")
     )
 
 

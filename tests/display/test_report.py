@@ -346,7 +346,11 @@ def test_what_people_would_say_stands_beside_the_means_of_a_judge() -> None:
     rows = [{**row, "labels": 120, "few_labels": False}, {**other, "labels": 1_050, "few_labels": False}]
     document["people"] = [{"metric": "m", "labels": 1_170, "raters": 2, "rows": rows}]
     shown = section_text("people", document)
-    assert "by 1,170 labels of 2 raters and its scores of all cases (PPI++): the means above are the judge's" in shown
+    assert (
+        sentence("by {} and its scores of all cases (PPI++)", "1,170 labels of 2 raters")
+        + sentence("{} above are the judge's", ": the means")
+        in shown
+    )
     assert "z 1,050 0.286 0.750 +0.500 +0.250 to +0.625 x 120 0.000 0.250 0.125 to 0.500" in shown
     assert sentence("fewer than 100 labels") not in shown
     assert sentence("What people would say") in page.render_matrix({**document["matrix"], "people": document["people"]})

@@ -130,7 +130,10 @@ def test_whoever_stumbled_while_telling_is_followed_by_another(run_sweep: Make, 
 @pytest.mark.parametrize(
     ("notify", "words"),
     [
-        (["http://127.0.0.1:1/x"], "not a public address; 'allow_private: true' allows it"),
+        (
+            ["http://127.0.0.1:1/x"],
+            sentence("not a public address") + "; 'allow_private" + sentence(": true' allows it"),
+        ),
         (["ftp://example.com"], sentence("expected an http or https URL, or a command")),
         (["./no-such-program"], sentence("there is no program")),
         ([{"to": "true", "on": ["everything"]}], "notify[0].on[0]"),

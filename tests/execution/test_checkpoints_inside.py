@@ -258,7 +258,10 @@ def test_what_cannot_be_taken_is_logged_once_and_tried_again() -> None:
         assert workspace.all_taken.wait(30)
     logged = [data for kind, data in reported if kind == "event"]
     assert [data[2]["level"] for data in logged] == ["warning"]
-    assert "no checkpoint was taken by time: 'model.bin' is still being written to" in logged[0][2]["message"]
+    assert (
+        sentence("no checkpoint was taken by time: ") + sentence("{} is still being written to", "'model.bin'")
+        in logged[0][2]["message"]
+    )
     assert [data["workspace"] for kind, data in reported if kind == "checkpoint"] == ["a" * 64, "b" * 64]
 
 

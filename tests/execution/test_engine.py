@@ -264,7 +264,7 @@ def test_without_a_schema_any_key_may_be_written(run: Run) -> None:
 def test_what_is_no_dict_is_refused(returned: Any, run: Run) -> None:
     failed = failure(run(lambda state: returned))
 
-    assert f"node 'a' returned {type(returned).__name__}; expected a dict" in failed.message
+    assert sentence("{} returned {}; expected a dict", "node 'a'", type(returned).__name__) in failed.message
 
 
 # Failures

@@ -741,9 +741,9 @@ def test_a_script_is_a_script_whatever_other_names_its_module_has(tmp_path: Path
 def test_processes_are_refused_to_a_script_and_it_is_told_what_to_do(tmp_path: Path) -> None:
     done = script(tmp_path, {"pool": "process"})
     assert done.returncode == 1
-    assert "it was made in a script, a notebook or a function; move it to a module, or use the thread pool" in (
-        done.stderr
-    )
+    assert sentence("it was made in a script, a notebook or a function") + sentence(
+        "; move it to a module, or use the thread pool"
+    ) in (done.stderr)
 
 
 def test_a_sweep_of_what_a_module_has_runs_in_processes(flows: Flows) -> None:

@@ -169,10 +169,10 @@ def test_a_provider_that_stays_away_pauses_the_sweep_and_nothing_is_lost(provide
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (provider_of.UNAUTHORIZED, "rejects the credentials (401)"),
-        (provider_of.FORBIDDEN, "rejects the credentials (403)"),
-        (provider_of.NO_MODEL, "does not have the model (404)"),
-        (provider_of.NO_QUOTA, "reports an exhausted quota (429)"),
+        (provider_of.UNAUTHORIZED, sentence("rejects the credentials") + " (401)"),
+        (provider_of.FORBIDDEN, sentence("rejects the credentials") + " (403)"),
+        (provider_of.NO_MODEL, sentence("does not have the model") + " (404)"),
+        (provider_of.NO_QUOTA, sentence("reports an exhausted quota") + " (429)"),
     ],
 )
 def test_what_a_person_has_to_correct_pauses_the_sweep_after_a_few_calls(
@@ -261,7 +261,11 @@ def test_an_outage_changes_no_verdict_or_makes_it_unclear(
     before, after = (with_lost(provider, bench, count) for count in (0, lost))
     found = compare_sweeps(before.database, before.row, after.row)
     assert found["verdict"] == verdict
-    assert found["because"] == ([f"{lost / 40:.0%} of cells lost to the provider in the later sweep"] if lost else [])
+    assert found["because"] == (
+        [sentence("{} of {} lost to the provider in the {} sweep", f"{lost / 40:.0%}", "cells", "later")]
+        if lost
+        else []
+    )
     assert found["cells"] == []
 
 

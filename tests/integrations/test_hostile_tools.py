@@ -70,8 +70,18 @@ def test_what_a_server_prints_beside_its_messages_is_passed_over() -> None:
     ("listed", "called", "kind", "why"),
     [
         ('{"tools": [tool], "nextCursor": str(pages)}', CALLED, ServerLost, sentence("lists its tools without an end")),
-        ('{"tools": "all of them"}', CALLED, ServerLost, "was lost during files: its list of tools: ValidationError"),
-        (LISTED, '{"content": [{"type": "text", "text": 7}]}', ServerLost, "was lost during files.read: Validation"),
+        (
+            '{"tools": "all of them"}',
+            CALLED,
+            ServerLost,
+            sentence("was lost during {}", "files") + sentence(": its list of tools") + ": ValidationError",
+        ),
+        (
+            LISTED,
+            '{"content": [{"type": "text", "text": 7}]}',
+            ServerLost,
+            sentence("was lost during {}: ", "files.read") + "Validation",
+        ),
         (LISTED, "[1]", ToolFailed, sentence("{} did not answer within {} s", "files.read", 1)),
         (LISTED, "time.sleep(60)", ToolFailed, sentence("{} did not answer within {} s", "files.read", 1)),
         (LISTED, "sys.exit(0)", ServerLost, sentence("was lost during {}", "files.read")),

@@ -400,7 +400,7 @@ def test_a_sweep_file_declares_servers_as_a_workflow_does(declaring: Project) ->
             "sweep.yaml:8: " + sentence("MCP server {} ({}) cannot be used", "'files'", "`python missing.py`"),
         ),
         ("${THE_FILES}", "${OTHER_FILES}", "sweep.yaml:10: OTHER_FILES: not set in this environment"),
-        ("mcp:", "run: {env: [HOME]}\nmcp:", "THE_FILES: not among those of 'run.env'"),
+        ("mcp:", "run: {env: [HOME]}\nmcp:", "THE_FILES: " + sentence("not among those of 'run.env'")),
     ],
 )
 def test_servers_of_a_sweep_file_that_cannot_be_used_are_refused(

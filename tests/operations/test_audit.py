@@ -281,7 +281,7 @@ def test_what_was_pruned_is_told_from_what_is_missing(written: Context) -> None:
     assert list_audit(written)[0]["operation"] == "audit prune"
     first = int(found["first"] or 0)
     change(written, audit.delete().where(audit.c.number == first))
-    assert verify_audit(written)["problems"] == [f"rows 1 to {first} are missing, and no pruning says so"]
+    assert verify_audit(written)["problems"] == [sentence("rows 1 to {} are missing, and no pruning says so", first)]
 
 
 def test_a_pruning_that_was_made_up_lacks_the_signature(written: Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +304,9 @@ def test_a_signed_pruning_is_one_of_its_key_alone(written: Context, monkeypatch:
     upto = prune_audit(written, datetime.now(UTC) + timedelta(days=1))["upto"]
     assert verify_audit(written)["ok"]
     monkeypatch.setenv("WTB_AUDIT_KEY", "another")
-    assert verify_audit(written)["problems"] == [f"rows 1 to {upto} were pruned, and WTB_AUDIT_KEY did not sign that"]
+    assert verify_audit(written)["problems"] == [
+        sentence("rows 1 to {} were pruned, and {} did not sign that", upto, "WTB_AUDIT_KEY")
+    ]
     assert "open sesame" not in str(list_audit(written))
 
 
@@ -347,7 +349,7 @@ def test_verify_fails_as_a_command(tmp_path: Any) -> None:
     head = project.inside("audit", "head", check=0).stdout.strip()
     well = project.inside("audit", "verify", "--head", head, check=0).stdout
     assert sentence("no row was changed, removed or moved") in well
-    assert f"head {head.partition(':')[0]}: as it was published" in well
+    assert sentence("head {}: as it was published", head.partition(":")[0]) in well
     project.change("UPDATE audit SET by = 'eve' WHERE number = 1")
     bad = project.inside("audit", "verify", check=1).stdout
     assert sentence("row {} is not as it was written", 1) in bad

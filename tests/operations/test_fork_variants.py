@@ -212,7 +212,7 @@ def test_a_fork_fails_where_the_code_has_its_variant_no_longer_and_the_sweep_goe
     row = flow.row(made)
     assert (row.status, flow.bench.status) == ("failed", "completed")
     assert row.failure is not None
-    assert f"the code has no b={flow.row(made).choices['b']} any more" in str(row.failure)
+    assert sentence("the code has no {} any more", f"b={flow.row(made).choices['b']}") in str(row.failure)
     assert flow.way(flow.fork({"name": "other", "of": "default", "suffix": "+"})) == "ab+c"
 
 

@@ -778,7 +778,7 @@ def test_a_snapshot_that_cannot_be_read_stops_the_removal_of_files_and_says_so(w
     for dry in (True, False):
         found = world.collect(dry=dry)
         (note,) = found.notes
-        assert f"stored file {lost} is missing" in note
+        assert sentence("stored file {} is missing", lost) in note
         assert found.removed["files"] == Removed(0, 0)
     assert other in world.contents()
 

@@ -123,7 +123,7 @@ def test_tables_show_who_stopped_a_combination_and_after_how_many_cases(paused: 
     stop(paused, b="loud")
     go_on(paused)
     matrix = paused.matrix()
-    assert f"stopped by anna after {done} cases" in markdown.matrix(matrix)
+    assert sentence("stopped by {} after {}", "anna", f"{done} cases") in markdown.matrix(matrix)
     (line,) = [line for line in table.render(matrix).splitlines() if "stopped after" in line]
     assert f"stopped after {done}" in line
     assert "loud" in line

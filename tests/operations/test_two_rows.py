@@ -89,7 +89,9 @@ def test_rows_are_named_by_their_variants(rows: Project) -> None:
     refused = rows.inside("compare", "rows", "--row", "v1", check=2).said
     assert "row 'v1': expected the number of a row, or its variants, such as A=v2 (--row)" in " ".join(refused.split())
     refused = rows.inside("compare", "rows", "--row", "A=v9", check=2).said
-    assert "node 'A' has no variant 'v9' in this sweep; expected one of: default, v1, v2" in " ".join(refused.split())
+    assert sentence("node {} has no variant {} in this sweep", "'A'", "'v9'") + sentence(
+        "; expected one of: {}", "default, v1, v2"
+    ) in " ".join(refused.split())
 
 
 def test_variants_that_several_rows_have_name_none(rows: Project) -> None:
@@ -97,7 +99,12 @@ def test_variants_that_several_rows_have_name_none(rows: Project) -> None:
     rows.write({"both.yaml": both})
     rows.inside("run", "both.yaml", "--quiet", check=None)
     said = " ".join(rows.inside("compare", "both", "--row", "A=v1", check=2).said.split())
-    assert "row 'A=v1' is 2 rows: 2 (A=v1 B=default); 3 (A=v1 B=v1); expected one" in said
+    assert (
+        sentence("{} {} is {} rows: ", "row", "'A=v1'", 2)
+        + "2 (A=v1 B=default)"
+        + sentence("{} ({}); expected one", "; 3", "A=v1 B=v1")
+        in said
+    )
     asked = ("--row", "A=v1 B=v1", "--other", "A=v1,B=default", "--format", "json")
     found = rows.inside("compare", "both", *asked, check=0).json
     assert (found["row"]["combination"], found["other"]["combination"]) == (3, 2)

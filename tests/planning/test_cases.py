@@ -142,8 +142,9 @@ def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
         ("q,q\n1,2\n", sentence("{} a second time; expected each column once", "c.csv:1: column 'q'")),
         (
             "q,input.q\n1,2\n",
-            "c.csv:1: columns 'q' and 'input.q' are both 'q'; expected one of them, and the other one in "
-            "'columns.ignore' of the sweep file",
+            "c.csv:1: "
+            + sentence("columns {} and {} are both '{}'", "'q'", "'input.q'", "q")
+            + sentence("; expected one of them, and the other one in 'columns.{}' of the sweep file", "ignore"),
         ),
         (
             "expected,expected.a\n1,2\n",
@@ -152,7 +153,9 @@ def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
         ),
         (
             "q,\n1,2\n3,4\n",
-            "c.csv:2 and 1 more: a value in column 2, which has no heading; expected a heading for each column",
+            sentence("{} and {} more", "c.csv:2", 1)
+            + ": "
+            + sentence("a value in column {}, which has no heading; expected a heading for each column", 2),
         ),
         ('q\n"open\n', sentence("{}: not CSV: {}; expected one row of values", "c.csv:2", "unexpected end of data")),
         (
@@ -238,7 +241,7 @@ def test_no_cases_at_all_are_refused(folder: Path) -> None:
     assert refusals(source(folder, "c.jsonl", "\n")) == ["c.jsonl: " + sentence("no cases; expected at least one")]
     assert refusals(source(folder, "c.csv", "q\n")) == ["c.csv: " + sentence("no cases; expected at least one")]
     assert refusals(source(folder, "c.csv", "")) == ["c.csv: " + sentence("no cases; expected at least one")]
-    assert refusals(inline()) == ["cases: no cases; expected at least one"]
+    assert refusals(inline()) == ["cases: " + sentence("no cases; expected at least one")]
 
 
 def test_ids_that_come_twice_are_refused(folder: Path) -> None:
@@ -296,7 +299,7 @@ def test_files_that_are_missing_or_not_regular_are_refused(folder: Path) -> None
     cases = inline({"input": {}, "files": ["gone.txt"]}, {"input": {}, "files": ["sub"]}, folder=folder)
     assert refusals(cases) == [
         f"cases[0]: file '{folder / 'gone.txt'}': No such file or directory; expected a file",
-        f"cases[1]: file '{folder / 'sub'}' is not a regular file; expected one",
+        sentence("{}' is not a regular file; expected one", f"cases[1]: file '{folder / 'sub'}"),
     ]
 
 

@@ -354,7 +354,9 @@ def test_a_part_of_a_sweep_is_chosen_by_levels(chosen: dict[str, str], count: in
     [
         (
             {"answer.model": "huge"},
-            "combination: 'answer.model' has no level 'huge' in this sweep; expected one of: mini",
+            "combination"
+            + sentence("{} has no level {} in this sweep", ": 'answer.model'", "'huge'")
+            + sentence("; expected one of: {}", "mini"),
         ),
         (
             {"answer.modl": "mini"},

@@ -464,19 +464,23 @@ def test_a_missing_key_is_named_with_what_it_should_be() -> None:
 def test_an_unknown_key_has_its_line_and_a_near_match(tmp_path: Path) -> None:
     text = "workflow: a:b\ncases: c.csv\nvary: {x: all}\nrun:\n  share: true\n  concurency: 8\n"
     assert file_refusals(tmp_path / "s.yaml", text) == (
-        "6: key 'run.concurency' is not known; did you mean 'concurrency'?",
+        "6: " + sentence("key '{}' is not known", "run.concurency") + sentence("; did you mean '{}'?", "concurrency"),
     )
 
 
 def test_a_key_in_the_wrong_section_is_told_where_it_belongs() -> None:
-    assert refusals(concurrency=3) == ("key 'concurrency' is not known; expected under 'run'",)
-    assert refusals(run={"repeats": 3}) == ("key 'run.repeats' is not known; expected at the top of the file",)
+    assert refusals(concurrency=3) == (
+        sentence("key '{}' is not known", "concurrency") + sentence("; expected under '{}'", "run"),
+    )
+    assert refusals(run={"repeats": 3}) == (
+        sentence("key '{}' is not known", "run.repeats") + sentence("; expected at the top of the file"),
+    )
 
 
 def test_a_key_like_no_other_gets_the_list_of_keys() -> None:
     (problem,) = refusals(limits={"zzz": 3})
     known = "cell_timeout, node_runs, usd, tokens, wall, nodes, judging"
-    assert problem == f"key 'limits.zzz' is not known; expected one of: {known}"
+    assert problem == sentence("key '{}' is not known", "limits.zzz") + sentence("; expected one of: {}", known)
 
 
 def test_all_problems_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:

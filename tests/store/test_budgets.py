@@ -246,7 +246,10 @@ def test_a_node_that_spends_more_than_it_declares_fails_for_good(bench: Make) ->
     with sweep.database.read() as connection:
         failure = connection.scalar(sa.select(attempts.c.failure))
     assert failure["kind"] == "budget"
-    assert "it has spent 0.5 and may spend 0.25 US dollars (its max_usd)" in failure["message"]
+    assert (
+        sentence("it has spent {} and may spend {}", "0.5", "0.25 US dollars") + sentence(" (its max_{})", "usd")
+        in failure["message"]
+    )
 
 
 def test_a_budget_below_what_is_spent_is_refused(bench: Make) -> None:

@@ -804,7 +804,7 @@ def test_a_sweep_whose_files_are_shared_is_read_from_another_home(
 def test_a_shared_directory_that_is_not_there_is_a_sentence_and_exit_code_4(project: Project, tmp_path: Path) -> None:
     done = project.wtb("run", "sweep.yaml", "--quiet", env={"WTB_FILES": str(tmp_path / "nowhere")}, check=4)
     assert "Traceback" not in done.stderr
-    assert f"WTB_FILES: there is no directory {tmp_path}/nowhere" in done.said
+    assert sentence("{}: there is no directory {}", "WTB_FILES", f"{tmp_path}/nowhere") in done.said
 
 
 def test_a_collection_spares_what_another_machine_has_published_and_not_yet_committed(

@@ -186,13 +186,16 @@ def test_an_answer_keeps_its_value_in_an_archive(origin: Project, elsewhere: Pro
         for name, data in rewritten(members(origin.folder / "asked.wtb"), approvals=spoil).items():
             archive.writestr(name, data)
     refused = elsewhere.inside("import", "bad.wtb", check=2).said
-    assert "approvals.jsonl, line 1: answer.value: not a stored value" in refused
+    assert (
+        sentence("{}.jsonl, line {}", "approvals", 1) + sentence(": answer.value") + sentence(": not a stored value")
+        in refused
+    )
 
 
 def test_one_that_was_paused_goes_on_elsewhere_and_ends_the_same(origin: Project, elsewhere: Project) -> None:
     said = elsewhere.inside("import", str(origin.folder / "paused.wtb"), check=0)
     id = said.stdout.strip()
-    assert f"continue with: wtb resume {id}" in said.said
+    assert sentence("continue with: wtb resume {}", id) in said.said
     elsewhere.inside("resume", id, check=0)
     made = elsewhere.inside("show", id, "--format", "json", check=0).json
     assert [cell["status"] for cell in made["cells"]] == ["succeeded"]
@@ -415,7 +418,7 @@ def test_what_is_no_archive_or_too_large_is_refused(origin: Project) -> None:
         in origin.inside("import", "bomb.wtb", check=2).said
     )
     told = origin.inside("import", "done.wtb", "--max-size", "1KB", check=2).said
-    assert "max_bytes allows 1,000 at most (--max-size)" in told
+    assert sentence("max_bytes allows {} at most", "1,000") + " (--max-size)" in told
     assert "--max-size" in origin.inside("import", "done.wtb", "--max-size", "large", check=2).stderr
 
 
@@ -429,7 +432,7 @@ def test_a_session_is_not_given_more_files_than_its_quota(origin: Project) -> No
 def test_export_refuses_what_it_cannot_write_or_find(origin: Project) -> None:
     id = json.loads(members(origin.folder / "done.wtb")["execution.json"])["execution"]
     assert (
-        "is there already; give another name, or force it to be replaced (--force)"
+        sentence("is there already; give another name, or force it to be replaced") + " (--force)"
         in origin.inside("export", id, "-o", "done.wtb", check=2).said
     )
     assert "is a directory" in origin.inside("export", id, "-o", ".", check=2).stderr

@@ -149,7 +149,7 @@ def test_the_policy_stands_in_wtb_toml(ran: Project) -> None:
 def test_an_age_that_cannot_be_read_is_refused(ran: Project, option: str) -> None:
     refused = wtb(ran, "gc", option, "soon")
     assert refused.code == 2
-    assert f"{option} = 'soon': expected a duration such as 12h, 7d or 2w" in refused.said
+    assert sentence("{} = {}: expected a duration such as 12h, 7d or 2w", option, "'soon'") in refused.said
 
 
 def test_a_pinned_sweep_stays_until_it_is_unpinned(ran: Project) -> None:

@@ -111,7 +111,7 @@ def test_chats_are_sent_as_messages_and_what_is_no_chat_is_named(empty_project: 
     expected = "expected a list of messages, each with a role and a content that is text"
     assert [line.replace("...", "") for line in left[:1]] == ["prompts[1].config"]
     assert left[1].startswith("prompts[4]: ")
-    assert f"no JSON until its variables are filled in; {expected}" in left[1]
+    assert sentence("no JSON until its variables are filled in; {}", expected) in left[1]
     assert left[2].startswith("prompts[5]: ")
     assert expected in left[2]
     assert left[3:] == [

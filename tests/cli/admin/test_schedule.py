@@ -66,7 +66,7 @@ def test_a_schedule_fires_and_tells_a_regression(project: Project) -> None:
     )
 
     removed = wtb(project, "schedule", "remove", "nightly").stdout
-    assert removed == "schedule nightly: removed, with 2 fires; their sweeps stay\n"
+    assert removed == sentence("schedule {}: removed, with {}; their sweeps stay", "nightly", "2 fires") + "\n"
     assert len(project.query("SELECT * FROM sweeps")) == 2
 
 
@@ -75,7 +75,9 @@ def test_a_schedule_is_paused_and_resumed_and_its_name_is_taken(project: Project
     wtb(project, *NIGHTLY)
     assert sentence("there is a schedule {} already", "'nightly'") in wtb(project, *NIGHTLY, check=2).said
     assert wtb(project, "schedule", "pause", "nightly").stdout == "schedule nightly: paused\n"
-    assert wtb(project, "schedule", "pause", "nightly").stdout == "schedule nightly: paused already\n"
+    assert (
+        wtb(project, "schedule", "pause", "nightly").stdout == sentence("schedule {}: paused already", "nightly") + "\n"
+    )
     assert "paused" in wtb(project, "schedule", "list").stdout
     assert "paused" in wtb(project, "schedule", "check", "nightly").stdout
     assert wtb(project, "schedule", "resume", "nightly").stdout.startswith("schedule nightly: active, next 20")
@@ -88,7 +90,10 @@ def test_a_schedule_is_paused_and_resumed_and_its_name_is_taken(project: Project
         (("--cron", "0 3 * *"), sentence("expected five fields")),
         (("--tz", "Europe/Berln"), sentence("did you mean '{}'?", "Europe/Berlin")),
         (("--baseline", "main"), sentence("there is no baseline {}", "'main'")),
-        (("--notify", "http://127.0.0.1/hook"), "not a public address; allow_private allows it (--notify)"),
+        (
+            ("--notify", "http://127.0.0.1/hook"),
+            sentence("not a public address; allow_private allows it") + " (--notify)",
+        ),
         (("--notify", "no-such-program"), sentence("there is no program {}", "'no-such-program'")),
         (("--margin", "total"), "expected METRIC=X"),
         (("--session", "nobody"), sentence("there is no session {}", "'nobody'")),

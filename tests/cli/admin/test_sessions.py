@@ -136,7 +136,8 @@ def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> N
         (
             "--concurrency",
             "2.5",
-            "--concurrency '2.5': expected a positive whole number, such as 4; or none for no limit",
+            sentence("{}: expected a positive whole number, such as 4", "--concurrency '2.5'")
+            + sentence("; or none for no limit"),
         ),
         ("--concurrency", "0", "node_runs is 0; expected a whole number of at least 1 (--concurrency)"),
         ("--concurrency", "99999999999", "node_runs is 99999999999; expected at most 2,147,483,647"),
@@ -257,8 +258,8 @@ def test_one_session_is_shown_with_its_sweeps_and_who_holds_its_slots(project: P
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
     assert lines[0] == "ann"
     assert {"sweeps 1: 1 completed", "cells 1", "disk 0 B", "spent $1.75", "node runs 3 of 4 at a time"} <= set(lines)
-    assert f"process {os.getpid()} on {socket.gethostname()} (3, alive)" in " ".join(lines)
-    assert lines[-1] == "more: wtb list --session ann"
+    assert sentence("process {} on {} ({}, {})", os.getpid(), socket.gethostname(), 3, "alive") in " ".join(lines)
+    assert lines[-1] == "more: " + sentence("wtb list --session {}", "ann")
     assert max(map(len, shown.stdout.splitlines())) <= 80
 
     document = wtb(project, "session", "show", "ann", "--format", "json").json
@@ -356,7 +357,9 @@ def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -
     assert wtb(project, "session", "show", "ann").stdout.startswith("ann (archived: it takes no new sweeps)\n")
     assert wtb(project, "matrix", "first", "--format", "json").json["cells"]["succeeded"] == 1
 
-    assert wtb(project, "session", "archive", "ann", "--undo").stdout == "session ann: not archived\n"
+    assert wtb(project, "session", "archive", "ann", "--undo").stdout == sentence("session ann") + ": " + sentence(
+        "not archived\n"
+    )
     assert wtb(project, "session", "archive", "ann", "--undo").stdout == "session ann: not archived already\n"
     run(project, "--session", "ann")
     assert owned(project) == ["ann", "ann"]
@@ -367,7 +370,7 @@ def test_the_default_session_stays(project: Project, command: str) -> None:
     run(project)
     done = wtb(project, "session", command, "default")
     assert (done.code, done.stdout) == (2, "")
-    assert f"'default' cannot be {command}d" in done.said
+    assert sentence("{} cannot be {}", "'default'", f"{command}d") in done.said
     assert owned(project) == ["default"]
 
 
@@ -386,7 +389,7 @@ def test_a_session_goes_with_its_sweeps_and_directory_and_nothing_of_another(pro
     done = wtb(project, "session", "delete", "ann", "--yes")
 
     assert done.code == 0
-    assert done.stdout == "deleted session ann with 1 sweep and 1 cell\n"
+    assert done.stdout == sentence("deleted session {} with {} and {}", "ann", "1 sweep", "1 cell") + "\n"
     assert list(listed(project)) == ["bob", "default"]
     assert owned(project) == ["bob"]
     assert sorted(path.name for path in (project.folder / ".wtb" / "sessions").iterdir()) == ["bob"]
@@ -473,7 +476,10 @@ def test_a_session_with_sweeps_is_not_deleted_unasked(project: Project) -> None:
 
 def test_an_empty_session_is_deleted_without_a_question(project: Project) -> None:
     made(project, "ann")
-    assert wtb(project, "session", "delete", "ann").stdout == "deleted session ann with 0 sweeps and 0 cells\n"
+    assert (
+        wtb(project, "session", "delete", "ann").stdout
+        == sentence("deleted session {} with {} and {}", "ann", "0 sweeps", "0 cells") + "\n"
+    )
     assert list(listed(project)) == ["default"]
 
 
@@ -484,7 +490,10 @@ def test_a_session_that_somebody_runs_is_not_deleted(project: Project) -> None:
     slots.take_slots(database, here, sessions.find_session(database, "ann").id, 1)
     done = wtb(project, "session", "delete", "ann", "--yes")
     assert (done.code, done.stdout) == (2, "")
-    assert f"session 'ann': process {here.pid} on {here.host} is running a sweep of it; stop that" in done.said
+    assert (
+        sentence("session {}: process {} on {} is running {}; stop that", "'ann'", here.pid, here.host, "a sweep of it")
+        in done.said
+    )
     slots.end_runner(database, here.id)
     database.close()
     assert wtb(project, "session", "delete", "ann", "--yes").code == 0
@@ -496,7 +505,10 @@ def test_a_session_that_somebody_runs_is_not_deleted(project: Project) -> None:
 def test_a_session_has_an_owner_metadata_and_another_name(project: Project) -> None:
     made(project, "ann", "--owner", "Ann <ann@example.org>", "--meta", "ticket=W-1", "--meta", "cost=a=b")
     run(project, "--session", "ann")
-    assert wtb(project, "session", "rename", "ann", "bob").stdout == "session ann: called bob now\n"
+    assert (
+        wtb(project, "session", "rename", "ann", "bob").stdout
+        == sentence("session {}: called {} now", "ann", "bob") + "\n"
+    )
     assert listed(project)["bob"]["owner"] == "Ann <ann@example.org>"
     assert listed(project)["bob"]["metadata"] == {"ticket": "W-1", "cost": "a=b"}
     assert listed(project)["bob"]["active_at"] > listed(project)["bob"]["created_at"]

@@ -228,7 +228,7 @@ def answer_of(address: str, path: str, auth: str | None, method: str = "GET") ->
 class TestASecondStack:  # before parts of the first are killed
     @pytest.mark.slow
     def test_upgrades_an_older_database(self, second: Second) -> None:
-        assert f"database upgraded from version {LAST} to {REVISION}" in second.printed
+        assert sentence("database upgraded from version {} to {}", LAST, REVISION) in second.printed
         assert second.project.inside("db", "version", check=0).stdout == f"{REVISION}\n"
 
     def test_has_the_port_and_the_password_of_flower_that_were_asked_for(self, second: Second) -> None:
@@ -239,7 +239,7 @@ class TestASecondStack:  # before parts of the first are killed
 
     def test_answers_over_http_whoever_has_a_token(self, second: Second) -> None:
         url = f"http://127.0.0.1:{second.api_port}/api/v1"
-        assert f"API: {url}; `wtb token create NAME` makes a token for both" in second.printed
+        assert sentence("API: {}; `wtb token create NAME` makes a token for both", url) in second.printed
         assert part(second.project, "serve")["status"] == "up"
         token = second.project.inside("token", "create", "ann", check=0).stdout.strip()
         address = f"127.0.0.1:{second.api_port}"
@@ -351,7 +351,7 @@ class TestAStackInTheBackground:
     def test_a_second_one_in_the_folder_is_refused(self, shared: Project) -> None:
         for options in ([], ["--detach"]):
             refused = shared.wtb("up", *options, check=2)
-            assert f"a stack is up in this folder already (process {stack_of(shared).pid})" in refused.said
+            assert sentence("a stack is up in this folder already (process {})", stack_of(shared).pid) in refused.said
             assert "`wtb down`" in refused.said
         assert status(shared)["up"]
 
@@ -473,7 +473,7 @@ def test_ctrl_c_stops_all_of_it_and_says_who_says_what(folder: Project) -> None:
     said = [line.partition("| ")[2] for line in ended.stderr.splitlines() if line.startswith("wtb ")]
     assert re.fullmatch(r"ready after \d+\.\d s; next, in this folder: wtb submit sweep.yaml", said[0])
     assert stack.flower is not None
-    assert said[1] == f"Flower: {stack.flower.url}, user wtb, password {stack.flower.password}"
+    assert said[1] == sentence("Flower: {}, user {}, password {}", stack.flower.url, "wtb", stack.flower.password)
     assert said[2] == sentence("stop: Ctrl-C here, or `wtb down`")
     assert said[-1] == sentence("all of it is stopped")
     assert find_stack(folder.folder) is None
@@ -507,7 +507,7 @@ def test_a_taken_port_of_flower_is_refused_before_anything_starts(folder: Projec
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         refused = folder.wtb("up", "--flower-port", str(port), check=2)
-    assert f"port {port} of {HOST} is taken" in refused.said
+    assert sentence("port {} of {} is taken", port, HOST) in refused.said
     assert not (folder.folder / ".wtb" / "postgres").exists()
 
 

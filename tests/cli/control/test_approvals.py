@@ -98,7 +98,7 @@ def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> 
     assert "review" in table
     shown = letters.inside("approvals", str(first["id"]), check=0).stdout
     assert "About rain" in shown
-    assert f"wtb answer {first['id']} 'hold back'" in shown
+    assert sentence("wtb answer {} {}", first["id"], "'hold back'") in shown
     assert f"wtb answer {first['id']} modify --choose OPTION --set KEY=VALUE" in shown
     assert "secret" not in shown + table + str(first)
     assert all(len(line) <= 80 for line in (table + shown).splitlines())
@@ -141,7 +141,9 @@ def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, databas
     (first,) = (line for line in lines if "6 cases" in line)
     id = found["groups"][0]["id"]
     assert first.split()[0] == id
-    assert f"  all 6: wtb answer --all --question {id} send|'hold back'|reject" in "\n".join(lines)
+    assert sentence(" {}: wtb answer --all --question {} {}", " all 6", id, "send|'hold back'|reject") in "\n".join(
+        lines
+    )
     assert len([line for line in lines if "Send this draft?" in line]) == 2
     assert "6 cases" not in letters.inside("approvals", "--each", check=0).stdout
     assert len(letters.inside("approvals", "letters", "--each", "--format", "json", check=0).json["approvals"]) == 6
@@ -254,7 +256,7 @@ def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
     assert body in shown
 
     missing = letters.inside("answer", id, check=2).said
-    assert f"how to answer is missing; expected: wtb answer {id} approve|reject|modify" in missing
+    assert sentence("how to answer is missing; expected: {}", f"wtb answer {id} approve|reject|modify") in missing
     refused = {
         "--value: not JSON: Expecting value (column 5); expected one JSON value": ("--value", "[1, "),
         "--value: NaN is not JSON (column 7); expected a number or null": ("--value", '{"a": NaN}'),

@@ -63,7 +63,7 @@ class TestAPausedSweep:
         sweep = submitted(crew, "rests", gate="rests-on", cases=3)
         wait_for_nodes(crew, "rests")
         done = crew.wtb("pause", sweep, "--reason", "the model is down", check=0)
-        assert f"continue with: wtb resume {sweep}" in done.said
+        assert sentence("continue with: wtb resume {}", sweep) in done.said
         who = f"{getpass.getuser()}@{socket.gethostname()}"
         assert reason_of(crew, sweep) == f"by {who}: the model is down"
         assert crew.events("sweep.paused", sweep) == [{"reason": f"by {who}: the model is down", "by": who}]

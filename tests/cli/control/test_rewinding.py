@@ -186,7 +186,10 @@ def test_an_edited_cell_is_left_out_of_the_matrix_unless_asked_for(ran: Project)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["rollback", "ID", "--to", "D"], "has no checkpoint 'D' on its line; expected one of: 'A', 'B', 'C'"),
+        (
+            ["rollback", "ID", "--to", "D"],
+            sentence("has no checkpoint {} on its line", "'D'") + sentence("; expected one of: {}", "'A', 'B', 'C'"),
+        ),
         (["rollback", "first", "--to", "A"], "'first' is the sweep first"),
         (["rollback", "zzz", "--to", "A"], sentence("there is no execution {}", "'zzz'")),
         (["rollback", "ID", "--undo"], sentence("has no rollback to undo")),
@@ -230,7 +233,7 @@ def test_a_fork_that_asks_says_how_to_answer_and_is_cancelled_as_a_fork(ran: Pro
     assert "really?" in asked.said
     assert "wtb answer " in asked.said
     cancelled = ran.inside("cancel", made, "--yes", check=0)
-    assert f"execution {made} is cancelled, a fork without cells" in cancelled.said
+    assert sentence("{} is cancelled, a fork without cells", f"execution {made}") in cancelled.said
     assert "wtb retry" not in cancelled.said
 
 

@@ -89,7 +89,7 @@ def test_the_files_of_an_execution_are_listed(project: Project) -> None:
     assert "0600" in shown
     assert found["files"][0]["sha256"][:12] in shown
     assert "3 files, 27 B" in shown
-    assert f"execution {id}: q1, repeat 0, draft=default" in " ".join(shown.split())
+    assert sentence("execution {}: {}, repeat {}, {}", id, "q1", 0, "draft=default") in " ".join(shown.split())
 
 
 def test_the_beginning_of_an_id_and_a_cell_of_a_sweep_mean_the_same(project: Project) -> None:
@@ -169,7 +169,10 @@ def test_all_files_are_exported_into_an_empty_directory(project: Project, tmp_pa
         (["nihgtly"], sentence("there is no sweep {}", "'nihgtly'") + sentence("; did you mean '{}'?", "nightly")),
         (["nightly"], sentence("several cells of sweep {} are meant", "'nightly'")),
         (["nightly", "--case", "q1", "--repeat", "0"], sentence("such as by its {}", "combination")),
-        (["nightly", "--case", "q3"], "the sweep has no case 'q3'; expected one of: q1, q2"),
+        (
+            ["nightly", "--case", "q3"],
+            sentence("the sweep has no case {}", "'q3'") + sentence("; expected one of: {}", "q1, q2"),
+        ),
         (
             ["nightly", "--combination", "draft=rihc"],
             sentence("node {} has no variant {} in this sweep{}", "'draft'", "'rihc'", "; did you mean 'rich'?"),

@@ -229,7 +229,7 @@ def test_status_says_how_far_and_what_to_do(wtb: Console, swept: tuple[str, str]
     assert found["next"]["command"] == f"wtb retry {swept[1]}"
     shown = wtb.text("status", "nightly")
     assert "8: 4 succeeded, 4 failed" in shown
-    assert f"continue with: wtb retry {swept[1]}" in shown
+    assert sentence("continue with: {}", f"wtb retry {swept[1]}") in shown
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_diff_takes_checkpoints_and_finds_no_difference_in_the_same(wtb: Console
 
 def test_the_log_is_in_words_and_in_json_lines(wtb: Console) -> None:
     shown = wtb.text("log", "nightly")
-    assert "sweep nightly submitted: 8 cells of 4 combinations" in shown
+    assert sentence("sweep {} submitted: ", "nightly") + sentence("{} of {} combinations", "8 cells", 4) in shown
     assert "q0: cell retrieve=deep answer=default succeeded" in shown
     code, out, _ = wtb("log", "nightly", "--format", "json")
     assert code == 0

@@ -85,7 +85,10 @@ class TestWatching:
             crew.until(lambda: "running: 0 of 4" in running._stdout.read_text(), "progress to be shown")
             running.signal(signal.SIGINT)
             done = running.wait(0)
-        assert f"the sweep continues. Come back with: wtb watch {sweep}" in done.said
+        assert (
+            sentence("the sweep continues. ") + sentence("Come back with") + sentence(": wtb watch {}", sweep)
+            in done.said
+        )
         assert status_of(crew, sweep) == "running"
         crew.project.write({"left-on": ""})
         crew.wait_completed(sweep)

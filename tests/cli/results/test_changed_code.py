@@ -98,7 +98,10 @@ def test_resume_refuses_and_names_what_changed(changing: Project) -> None:
         changing.write({file: text})
         refused = changing.inside("resume", "part", "--limits", "node_runs=99")
         assert refused.code == 2
-        assert f"the code of second=default has changed since it was submitted ({cause})" in refused.said
+        assert (
+            sentence("the code of {} has changed since it was submitted {}", "second=default", f"({cause})")
+            in refused.said
+        )
         changing.write({file: FILES[file]})
     changing.inside("resume", "part", "--limits", "node_runs=99", check=0)
 
@@ -119,7 +122,7 @@ def test_plan_lists_what_fingerprints_leave_out(changing: Project) -> None:
     changing.write({"flow.py": text})
     planned = changing.inside("plan", "sweep.yaml", "--format", "json", check=0).json["code"]
     assert planned["varying"] == ["flow:SESSION (uuid.uuid4)", "flow:STARTED (time.time)"]
-    assert planned["not_followed"] == ["second: flow, line 25: it opens a file whose path is computed"]
+    assert planned["not_followed"] == ["second: flow, line 25: " + sentence("it opens a file whose path is computed")]
     said = changing.inside("plan", "sweep.yaml", check=0).stdout
     assert "flow:SESSION" in said
     assert "line 25" in said

@@ -127,7 +127,11 @@ class TestBudgets:
         assert made.stdout == "budget of project p: usd 3, tokens 1000\n"
         paused = project.inside("run", "sweep.yaml", "--limit", "2", check=1)
         assert "paused (budget of project 'p' reached: usd = 3 (spent " in paused.said
-        assert "before that, raise the budget with: wtb budget set --project p --usd MORE" in paused.said
+        assert (
+            sentence("before that, raise the budget with: ")
+            + sentence("wtb budget set --project {} {}", "p", "--usd MORE")
+            in paused.said
+        )
         listed = project.inside("budget", "list", "first", "--format", "json", check=0).json["budgets"]
         money = next(one for one in listed if one["kind"] == "usd")
         assert (money["scope"], money["name"], money["most"], money["reserved"]) == ("project", "p", 3, 0)

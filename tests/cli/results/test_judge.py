@@ -227,7 +227,10 @@ def test_a_person_labels_blind_goes_on_where_they_stopped_and_takes_labels_back(
     some = ("--cases", "3")
     first = weekly.inside(*LABEL, *some, stdin="1\nnothing\n7\nb\n0\ns\nq\n", check=0)
     assert sentence("{} labelled, {} left", "1 answer", 5) in first.stdout
-    assert "'nothing' is no label; expected a number from 0 to 1" in first.stderr
+    assert (
+        sentence("{} is no label", "'nothing'") + sentence("; expected {} from {} to {}", "a number", 0, 1)
+        in first.stderr
+    )
     assert sentence("{} is no label", "'7'") in first.stderr
     assert "default" not in first.stderr
     assert "long" not in first.stderr
@@ -351,7 +354,7 @@ def test_a_judge_below_the_stated_agreement_decides_no_gate_unless_it_is_said_by
         assert "30 labels of weekly" in found["because"], "of an earlier sweep with the same judge"
         assert found["holds"] is (True if code == 0 else None)
     said = weekly.inside("run", "gated.yaml", "-q", check=1).stdout
-    assert "gate cannot be decided: helpful.mean >= 0.1" in said
+    assert sentence("gate cannot be decided") + ": helpful.mean >= 0.1" in said
     assert "GATE FAILED" not in said
 
 

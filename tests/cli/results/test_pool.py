@@ -74,7 +74,10 @@ def test_a_pool_is_read_only_and_keeps_its_sources(answers: Project) -> None:
 
     kept = answers.inside("delete", first, "--yes")
     assert kept.code != 0
-    assert f"is part of the pool 'nights' ({id}), which shows its cells: delete the pool first" in kept.said
+    assert (
+        sentence("is part of the pool {} ({}), which shows its cells: delete the pool first", "'nights'", id)
+        in kept.said
+    )
     before = answers.inside("matrix", id, "--format", "json", check=0).json
     answers.inside("score", first, "--evaluate", "answers:wrong", check=0)
     assert answers.inside("matrix", id, "--format", "json", check=0).json["rows"] == before["rows"]
@@ -107,7 +110,10 @@ def test_what_is_no_repeat_is_refused(answers: Project) -> None:
         assert sentence("expected repeats of the same sweep") in said
     answers.write({"answers.py": FLOW.replace("< skill}", "<= skill}")})
     changed = id_of(run(answers, sweep(8, "v1")))
-    assert "have different code of answer; expected repeats" in refused(answers, first, changed).said
+    assert (
+        sentence("have different code of {}", "answer") + sentence("; expected repeats")
+        in refused(answers, first, changed).said
+    )
     assert f"answers ({first}) and answers ({changed})" in refused(answers, first, changed).said
 
     answers.write({"answers.py": FLOW})
@@ -132,8 +138,11 @@ def test_overlapping_pools_are_refused_and_disjoint_ones_are_flattened(answers: 
     one, other, third = pool(answers, a, b, name="one"), pool(answers, b, c, name="other"), pool(answers, c, d)
     overlapping = answers.inside("pool", one, other)
     assert overlapping.code != 0
-    assert f"({b}) is there in {one} and in {other}; expected each once" in overlapping.said
-    assert f"({a}) is there in {one} and in {a}; expected each once" in answers.inside("pool", one, a).said
+    assert sentence("({}) is there {}; expected each once", b, f"in {one} and in {other}") in overlapping.said
+    assert (
+        sentence("({}) is there {}; expected each once", a, f"in {one} and in {a}")
+        in answers.inside("pool", one, a).said
+    )
     both = pool(answers, one, third)
     rows = answers.query("SELECT sweep_id FROM pooled WHERE pool_id = :id ORDER BY number", id=both)
     assert rows == [(a,), (b,), (c,), (d,)]

@@ -80,7 +80,9 @@ def test_gates_that_do_not_hold_are_named_and_end_with_1(small: Project) -> None
     done = small.inside("run", "gated.yaml", "-q", check=1)
     assert "gate holds: score.mean >= 3 (3.5)" in done.stdout
     assert "GATE FAILED: score.mean < 3 (3.5)" in done.stdout
-    assert "gate cannot be decided: score.x > 1: nothing is scored by 'score.x'" in words(done.stdout)
+    assert sentence("gate cannot be decided") + ": score.x > 1: " + sentence(
+        "nothing is scored by {}", "'score.x'"
+    ) in words(done.stdout)
     found = small.inside("matrix", "nightly", "--format", "json", check=0).json
     assert [gate["holds"] for gate in found["gates"]] == [True, False, True, None]
     assert "**GATE FAILED**: score.mean &lt; 3" in small.inside("matrix", "nightly", "--format", "md", check=0).stdout
@@ -112,11 +114,16 @@ def test_a_metric_that_nothing_is_scored_by_is_refused_before_anything_runs(smal
             in said
         )
         assert "gated.yaml:9: " + sentence("no evaluator gives {}", "'total'") in said
-        assert "gated.yaml:10: no evaluator gives 'y'; scored are score" in said
+        assert (
+            "gated.yaml:10: " + sentence("no evaluator gives {}", "'y'") + sentence("; scored are {}", "score") in said
+        )
     options = ("sweep.yaml", "--baseline", "main", "--margin", "scor=1")
     for command in (("regress",), ("schedule", "add", "nightly", "--cron", "0 3 * * *")):
         said = small.inside(*command, *options, check=2).said
-        assert "error: margin: no evaluator gives 'scor'; did you mean 'score'?" in said
+        assert (
+            "error: margin: " + sentence("no evaluator gives {}", "'scor'") + sentence("; did you mean '{}'?", "score")
+            in said
+        )
 
 
 def test_a_part_of_a_sweep_becomes_no_baseline(small: Project) -> None:
@@ -162,7 +169,7 @@ def test_baselines_are_set_listed_shown_and_removed(small: Project) -> None:
     assert "add=more (3.500, +1.000 over the baseline" in shown
     assert sentence("is the baseline {}", "'main'") in small.inside("delete", first, "--yes", check=2).said
     small.inside("run", "sweep.yaml", "-q", check=0)
-    assert f"it was sweep {first}" in small.inside("baseline", "set", "main", "nightly", check=0).stdout
+    assert sentence("it was sweep {}", first) in small.inside("baseline", "set", "main", "nightly", check=0).stdout
     small.inside("delete", first, "--yes", check=0)
     small.inside("baseline", "remove", "main", check=0)
     assert sentence("there are no baselines yet") in small.inside("baseline", "list", check=0).said
@@ -272,7 +279,7 @@ def test_repeats_show_that_nothing_is_noise_and_then_any_fall_is_worse(small: Pr
     assert sentence("the code of {} has changed since it ran", "add=default, add=more") in said
     edit(small, ' - (state["x"] == 4)', "")
     done = small.inside("baseline", "set", "main", first, "--repeat", "2", "-q", check=0)
-    assert done.stdout.splitlines()[1] == "2 repeats: outcomes, score the same in every case"
+    assert done.stdout.splitlines()[1] == "2 repeats" + sentence("{} the same in every case", ": outcomes, score")
     floor = small.inside("baseline", "show", "main", "--format", "json", check=0).json["noise_floor"]
     assert floor["metrics"] == {"score": {"compared": 16, "differ": 0.0, "sd": 0.0, "deterministic": True}}
     assert len(floor["sweeps"]) == 2
@@ -285,7 +292,9 @@ def test_repeats_show_that_nothing_is_noise_and_then_any_fall_is_worse(small: Pr
     assert "(repeats came to the same in every case, so any fall counts)" in words(done.stdout)
     edit(small, 'state["x"] == 2', 'state["x"] == 5')
     done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--margin", "score=5", check=1)
-    assert "2 cells that succeeded fail now (repeats came to the same in every case" in words(done.stdout)
+    assert sentence("{} that succeeded {} now", "2 cells", "fail") + sentence(
+        "{} the same in every case", " (repeats came to"
+    ) in words(done.stdout)
 
 
 def test_repeats_show_how_far_a_workflow_differs_by_itself(small: Project) -> None:
@@ -293,7 +302,7 @@ def test_repeats_show_how_far_a_workflow_differs_by_itself(small: Project) -> No
     edit(small, "from wtb", "import time\n\nfrom wtb")
     small.inside("run", "sweep.yaml", "-q", check=0)
     said = small.inside("baseline", "set", "noisy", "nightly", "--repeat", "1", "-q", check=0).stdout
-    assert "outcomes the same in every case; score differs in " in said
+    assert sentence("{} the same in every case", "outcomes") + sentence("{} differs in ", "; score") in said
     assert "(sd " in said
     assert "score" in small.inside("baseline", "list", check=0).stdout.splitlines()[-1]
 
@@ -304,7 +313,11 @@ def test_a_plan_says_how_many_cases_a_margin_takes(small: Project) -> None:
     both = SWEEP.replace('"small:score"', '"small:score", "small:right"').replace("nightly", "new")
     small.write({"planned.yaml": f"{both}margin: {{score: 0.5, right: 0.05}}\n"})
     said = words(small.inside("plan", "planned.yaml", check=0).stdout)
-    assert "Margin of 0.5 in score: nobody knows how far score differs by itself: run the sweep once" in said
+    assert (
+        sentence("Margin of {} in {}", "0.5", "score: ")
+        + sentence("nobody knows how far {} differs by itself: run the sweep once", "score")
+        in said
+    )
     assert "Margin of 0.05 in right: about 1,664 cases show that none of 2 combinations lost as much" in said
     assert (
         "the sweep has 4 (the differences have a standard deviation of 0.707, at worst, on its scale from 0 to 1; "
@@ -327,7 +340,11 @@ def test_a_plan_says_what_the_last_sweep_leaves_open(small: Project) -> None:
     last = planned["last_sweep"]
     assert (last["metric"], last["cases"]) == ("score", 4)
     said = words(small.inside("plan", "sweep.yaml", check=0).stdout)
-    assert f"No clear winner by score so far (sweep {last['sweep']}, 4 cases). If the lead" in said
+    assert (
+        sentence("No clear winner by {} so far ({}). ", "score", f"sweep {last['sweep']}, 4 cases")
+        + sentence("If the lead")
+        in said
+    )
     assert last["next_step"] in words(small.inside("matrix", "nightly", check=0).stdout)
 
 
@@ -374,5 +391,5 @@ def test_only_sweeps_are_repeated(small: Project) -> None:
     small.inside("start", "small:wf", "--set", "x=1", "-q", check=0)
     ((id,),) = small.query("SELECT id FROM sweeps WHERE kind = 'single'")
     said = small.inside("baseline", "set", "one", id, "--repeat", "1", check=2).said
-    assert f"only a sweep can be repeated, and {id} is a single execution" in said
+    assert sentence("only a sweep can be repeated, and {} is a single execution", id) in said
     assert "one" not in small.inside("baseline", "list", check=0).stdout.split()

@@ -181,7 +181,10 @@ def test_files_that_persons_edit_meanwhile_are_named_and_written_ones_are_not(pr
 
         refused = project.inside("resume", "part", "--limits", "node_runs=99", check=2)
 
-        assert f"the code of answer=save, answer=copy has changed since it was submitted ({cause})" in refused.said
+        assert (
+            sentence("the code of {} has changed since it was submitted {}", "answer=save, answer=copy", f"({cause})")
+            in refused.said
+        )
         assert {tuple(change["causes"]) for change in changed_code(project)} == {(cause,)}
         project.write({file: before})
 

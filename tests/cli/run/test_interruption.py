@@ -130,7 +130,7 @@ def test_the_first_signal_lets_running_nodes_finish_and_resume_completes(
         gated.write({"gate": ""})
         done = running.wait(check=130)
     assert done.json["sweep"]["status"] == "paused"
-    assert f"paused (interrupted); continue with: wtb resume {done.json['sweep']['id']}" in done.said
+    assert sentence("paused ({}); continue with: wtb resume {}", "interrupted", done.json["sweep"]["id"]) in done.said
     assert "left behind" not in done.stderr
     assert gated.log() == begun
     assert done.json["node_runs"]["executed"] == done.json["node_runs"]["attempts"] == len(begun)
@@ -179,7 +179,7 @@ def test_the_second_signal_stops_at_once_and_what_was_in_flight_runs_again(gated
         gated.until(lambda: "Ctrl-C again to stop at once" in running.stderr, "the command to say that it stops")
         running.signal(signal.SIGINT)
         done = running.wait(check=130)  # long before the grace that the first one gives is over
-    assert f"continue with: wtb resume {done.json['sweep']['id']}" in done.said
+    assert sentence("continue with: wtb resume {}", done.json["sweep"]["id"]) in done.said
     left_behind = "2 node(s) did not stop in time and were left behind" in done.said
     assert left_behind == (pool == "thread")
     assert not gated.node_processes()
@@ -256,7 +256,10 @@ def test_a_sweep_with_a_live_owner_is_refused_naming_it(gated: Project, command:
         recorded = gated.query("SELECT fingerprints FROM sweeps")
         refused = gated.inside(command[0], "steps", *command[1:])
         assert (refused.code, refused.stdout) == (2, "")
-        assert f"process {running.pid} on {socket.gethostname()} is running it; stop that process first" in refused.said
+        assert (
+            sentence("process {} on {} is running {}; stop that process first", running.pid, socket.gethostname(), "it")
+            in refused.said
+        )
         assert gated.query("SELECT count(*) FROM events") == events
         assert gated.query("SELECT fingerprints FROM sweeps") == recorded
         gated.write({"gate": ""})

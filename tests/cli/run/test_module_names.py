@@ -100,7 +100,7 @@ def test_a_workflow_with_the_name_of_a_module_is_one_line_that_says_to_rename_it
 
     assert outcome.code == 2
     assert len(outcome.stderr.splitlines()) == 1
-    assert f"{name}.py is not imported" in outcome.stderr
+    assert sentence("{} is not imported", f"{name}.py") in outcome.stderr
     assert outcome.stderr.rstrip().endswith("rename the file")
 
 

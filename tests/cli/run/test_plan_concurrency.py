@@ -70,7 +70,7 @@ def test_the_slowest_node_decides_once_it_is_measured(project: Project) -> None:
     assert planned["concurrency"] == {"at_once": 64, "is_default": True}
     assert 4 * 0.2 / 64 <= low == high < 0.2  # four runs of `answer` that wait, and of `find` that do not
     text = " ".join(project.inside("plan", "paced.yaml", check=0).stdout.split())
-    assert "at a time (default of async nodes), so that nodes take about" in text
+    assert "at a time" + sentence("{}, so that nodes take about", " (default of async nodes)") in text
 
 
 def test_a_plan_warns_of_limits_that_allow_fewer_node_runs(project: Project) -> None:

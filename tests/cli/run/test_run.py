@@ -252,7 +252,7 @@ class TestTheMatrixOfASweep:
     def test_json_is_alone_on_stdout_and_the_rest_on_stderr(self, first: Outcome, document: dict[str, Any]) -> None:
         assert first.stdout.startswith("{")
         told, check, *progress = first.stderr.splitlines()  # the latter every 10 s
-        assert told == f"sweep first ({document['sweep']['id']}): 640 cells"
+        assert told == sentence("sweep {} ({}): {} cells", "first", document["sweep"]["id"], 640)
         assert check.startswith("cells that fail are left out by ")
         assert all(re.fullmatch(r"\d+ of 640 cells, 0 failed, [\d,]+ node runs", line) for line in progress)
 
@@ -683,7 +683,10 @@ class TestLimits:
         assert found["sweep"]["finished_at"] is None
         assert found["node_runs"]["executed"] == found["node_runs"]["attempts"] == 100
         assert (
-            f"paused (limit reached: node_runs = 100); continue with: wtb resume {found['sweep']['id']}" in paused.said
+            sentence(
+                "paused ({}); continue with: wtb resume {}", "limit reached: node_runs = 100", found["sweep"]["id"]
+            )
+            in paused.said
         )
         assert any(sentence("limit reached: {} = {}", "node_runs", 100) in warning for warning in found["warnings"])
 
@@ -723,7 +726,7 @@ class TestLimits:
             if found["cells"]["succeeded"]:
                 break
         assert 0 < found["cells"]["succeeded"] < 20
-        assert f"limit reached: wall = {wall:g} s" in paused.said
+        assert sentence("limit reached: {} = {}", "wall", f"{wall:g} s") in paused.said
         assert contract(project.inside("resume", f"small{number}", "--limits", "wall=1h", "--format", "json", check=0))
 
     @pytest.mark.parametrize("kind", ["def", "async def"])

@@ -28,7 +28,9 @@ class TestASubmission:
     def test_prints_the_id_alone_and_runs_to_its_end(self, crew: Cluster) -> None:
         done = crew.wtb("submit", write_sweep(crew.project, "plain"), check=0)
         assert sweeps_named(crew, "plain") == [done.stdout.strip()]
-        assert done.stderr.splitlines()[0] == f"sweep plain ({done.stdout.strip()}): 4 cells; 1 worker to run it"
+        assert done.stderr.splitlines()[0] == sentence(
+            "sweep {} ({}): {} cells", "plain", done.stdout.strip(), 4
+        ) + sentence("; {} to run it", "1 worker")
         crew.wait_completed(done.stdout.strip())
         assert crew.cells(done.stdout.strip()) == {"succeeded": 4}
 
@@ -73,7 +75,9 @@ class TestWithoutAWorker:
             {"queue": "gpu", "executions": 2, "why": sentence("no worker takes from the queue {}", "'gpu'")}
         ]
         assert found["next"] is None
-        assert "start one with: wtb worker --queues gpu" in " ".join(crew.wtb("status", sweep, check=0).stdout.split())
+        assert sentence("start one with: ") + sentence("wtb worker --queues {}", "gpu") in " ".join(
+            crew.wtb("status", sweep, check=0).stdout.split()
+        )
 
 
 class TestWaiting:
@@ -102,7 +106,10 @@ class TestWaiting:
             running.signal(number)
             left = running.wait(130)
         (sweep,) = sweeps_named(crew, name)
-        assert f"the sweep continues. Look on with: wtb watch {sweep}; end it with: wtb cancel {sweep}" in left.said
+        assert (
+            sentence("the sweep continues. Look on with: wtb watch {}; end it with: wtb cancel {}", sweep, sweep)
+            in left.said
+        )
         assert left.json["sweep"]["id"] == sweep
         assert status_of(crew, sweep) == "running"
         crew.project.write({gate: ""})

@@ -63,8 +63,10 @@ def test_doctor_finds_cells_that_succeeded_without_their_last_node_and_retry_rep
         {
             "name": "cells",
             "status": "problem",
-            "found": f"{CASES} cells of sweep {sweep} succeeded without the last node, since a worker was killed",
-            "fix": f"run `wtb retry {sweep}`: it runs what is missing",
+            "found": sentence(
+                "{} of sweep {} succeeded without the last node, since a worker was killed", f"{CASES} cells", sweep
+            ),
+            "fix": sentence("run `wtb retry {}`: it runs what is missing", sweep),
         }
     ]
 

@@ -126,7 +126,7 @@ def test_an_agent_runs_one_input_and_reads_how_it_went(module_cluster: Cluster, 
         async with connected(server, token) as agent:
             reply = await agent.agreed("start", workflow="shop", input={"x": 1}, wait_s=20)
             execution = reply["document"]["execution"]
-            assert reply["decision"] == f"Execution {execution} is completed."
+            assert reply["decision"] == sentence("Execution {} is {}.", execution, "completed")
             assert reply["document"]["result"]
             history = await agent.call("history", ref=execution)
             last = history["document"]["checkpoints"][-1]["id"]

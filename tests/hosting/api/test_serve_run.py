@@ -139,7 +139,10 @@ def test_code_is_used_as_it_is_when_a_run_begins_and_imported_in_node_processes_
 def test_what_is_not_registered_is_not_run(server: Running) -> None:
     for workflow in ("beta", "os:getcwd", "flow:other"):
         status, problem = server.execute(1, workflow=workflow)
-        assert (status, f"no workflow {workflow!r} is registered here" in problem["detail"]) == (400, True)
+        assert (status, sentence("no {} {} is registered here", "workflow", f"{workflow!r}") in problem["detail"]) == (
+            400,
+            True,
+        )
     assert server.execute(1, workflow="flow:wf")[0] == 201  # the path of a registered one
 
 

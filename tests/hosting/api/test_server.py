@@ -421,7 +421,7 @@ def test_a_port_that_is_taken_is_named(served: Served) -> None:
         taken.listen()
         port = str(taken.getsockname()[1])
         refused = served.project.wtb("serve", "--port", port, check=2)
-    assert f"cannot listen on 127.0.0.1:{port}" in refused.said
+    assert sentence("cannot listen on {}:{}", "127.0.0.1", port) in refused.said
 
 
 def test_the_token_is_no_part_of_what_the_system_shows(served: Served) -> None:

@@ -93,7 +93,7 @@ def test_a_code_is_of_use_once_and_for_ten_minutes() -> None:
     ("scheme", "expected"),
     [
         ("https", "__Host-wtb=v; Path=/; Max-Age=60; HttpOnly; SameSite=Strict; Secure"),
-        ("http", "wtb-8765=v; Path=/; Max-Age=60; HttpOnly; SameSite=Strict"),
+        ("http", "wtb-8765=v; Path=/" + sentence("; Max-Age={}; HttpOnly; SameSite={}", 60, "Strict")),
     ],
 )
 def test_a_cookie_is_for_this_server_alone_and_out_of_reach_of_scripts(scheme: str, expected: str) -> None:

@@ -192,7 +192,7 @@ def test_each_request_takes_the_scope_of_its_operation(server: Server) -> None:
                 assert status in (200, 400, 404), (route, answer)
             else:
                 assert status == 403, (route, scope)
-                assert f"may {scope}; this takes the scope {route.needs}" in answer["detail"]
+                assert sentence("may {}; this takes the scope {}", scope, route.needs) in answer["detail"]
     for path in ("/sweeps/first/events", "/stream?subscribe=1"):
         assert ask(server, "GET", path, headers[Permission.steer])[0] == 403
     audit = server.project.inside("audit", "list", "--by", "only-read", "--format", "json", check=0).json["audit"]
@@ -309,10 +309,10 @@ def test_a_token_is_printed_once_and_nothing_else_with_it(server: Server) -> Non
     ("args", "words"),
     [
         (("create", "a", "--scope", "everything"), sentence("{} is not a scope", "'everything'")),
-        (("create", "a", "--scope", "read,"), "scopes[1] is empty; expected text (--scope)"),
+        (("create", "a", "--scope", "read,"), sentence("{} is empty; expected text", "scopes[1]") + " (--scope)"),
         (
             ("create", "a", "--expires", "soon"),
-            "'soon' is not a time from now on; expected one such as 12h or 30d (--expires)",
+            sentence("{} is not a time from now on; expected one such as 12h or 30d", "'soon'") + " (--expires)",
         ),
         (("revoke", "nobody"), sentence("there is no token {}", "'nobody'")),
     ],

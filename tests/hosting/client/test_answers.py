@@ -51,14 +51,19 @@ def test_an_error_is_raised_again_with_its_class_and_its_words(kind: type[WTBErr
 @pytest.mark.parametrize(
     ("status", "body", "kind", "words"),
     [
-        (401, {"detail": sentence("the token is missing")}, AccessDenied, "http://there: the token is missing"),
+        (
+            401,
+            {"detail": sentence("the token is missing")},
+            AccessDenied,
+            "http://there: " + sentence("the token is missing"),
+        ),
         (403, {"detail": "token 'ann' may read"}, AccessDenied, "http://there: token 'ann' may read"),
         (400, {"detail": "no", "problems": ["limit: no", "since: no"]}, InputError, "limit: no\nsince: no"),
         (
             500,
             {"detail": sentence("this is a fault of the server")},
             ServerError,
-            "http://there: this is a fault of the server",
+            "http://there: " + sentence("this is a fault of the server"),
         ),
         (413, {"detail": sentence("{} is too large", "the body")}, ServerError, "http://there: the body is too large"),
     ],

@@ -230,7 +230,10 @@ def test_what_was_asked_can_be_cancelled_and_what_it_has_written_stays(sending: 
     sweep = finished(sending, "cancelled")
     id, waiting = begun(sending, sweep), ask(sending, sweep, "grading:double")[1]["id"]
     for asked in (id, waiting, waiting):
-        assert f"scoring {asked} is cancelled; 0 scores" in sending.wtb("score", sweep, "--cancel", asked).said
+        assert (
+            sentence("scoring {} is cancelled; {} scores", asked, 0)
+            in sending.wtb("score", sweep, "--cancel", asked).said
+        )
     (sending.cluster.project.folder / "gate").touch()
     sending.cluster.until(lambda: not sending.cluster.query("SELECT * FROM working"), "its slot to be free")
     assert scores(sending, sweep).keys() == {"total"}

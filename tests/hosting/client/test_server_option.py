@@ -226,7 +226,10 @@ def test_what_to_do_instead_is_said(served: Served, command: str, instead: str) 
 
 def test_a_margin_is_refused(served: Served) -> None:
     refused = served.through_server("compare", "first", "first", "--margin", "total=1")
-    assert refused.said == "error: a server takes no argument margin; do it beside the database (--margin)"
+    assert (
+        refused.said
+        == "error: " + sentence("a server takes no argument {}; do it beside the database", "margin") + " (--margin)"
+    )
 
 
 def test_the_option_stands_before_the_command_and_goes_before_the_environment(served: Served) -> None:
@@ -235,7 +238,7 @@ def test_the_option_stands_before_the_command_and_goes_before_the_environment(se
     asked = served.laptop.inside("--server", url, "list", env=env, check=0)
     assert asked == served.here("list")
     both = served.laptop.inside("--server", url, "list", "--db", "sqlite:///x.db", env=env, check=2)
-    assert both.said == "error: --server and --db both say where; give one of them"
+    assert both.said == "error: " + sentence("--server and --db both say where; give one of them")
     database = f"sqlite:///{served.project.file}"
     assert served.laptop.inside("list", "--db", database, env=env, check=0) == asked
     broker = served.laptop.inside("--server", url, "watch", "--broker", "redis://there", env=env, check=2)
@@ -252,7 +255,7 @@ def test_a_token_is_read_from_a_file_that_others_may_not_read(served: Served, tm
     file.write_text(f'["http://elsewhere"]\ntoken = "x"\n["{url}/"]\ntoken = "{TOKEN}"\n')
     file.chmod(0o640)
     refused = served.laptop.inside("list", env=env, check=2)
-    assert f"may be read by others, and holds tokens: chmod 600 {file}" in refused.said
+    assert sentence("may be read by others, and holds tokens: chmod 600 {}", file) in refused.said
     file.chmod(0o600)
     assert served.laptop.inside("list", env=env, check=0) == served.here("list")
     file.write_text("no = [toml")

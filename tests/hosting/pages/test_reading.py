@@ -357,7 +357,7 @@ def test_each_page_offers_a_role_what_it_allows_and_the_server_refuses_the_rest(
     }.items():
         status, answer = site.post(page, path, {})
         assert (status == 403) == (needs not in allowed), (path, status, answer)
-        assert (f"this takes the scope {needs}" in answer) == (needs not in allowed), (path, answer)
+        assert (sentence("this takes the scope {}", needs) in answer) == (needs not in allowed), (path, answer)
 
 
 def test_who_administers_sees_roles_and_what_was_refused(site: Site, read: Project) -> None:
