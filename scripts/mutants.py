@@ -1,6 +1,6 @@
 """Apply each mutant of tests/structure/mutants.toml to a copy of the project, and check that its test fails.
 
-    python -m scripts.mutants                  all of them: half an hour
+    python -m scripts.mutants                  all of them: half an hour where others use the machine, too
     python -m scripts.mutants lease budget     those whose name contains one of these words
     python -m scripts.mutants --find           only look whether each text is there: seconds
 
