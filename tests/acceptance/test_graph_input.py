@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 GRAPHS = """
 import sqlite3
@@ -356,7 +357,7 @@ metadata.version = lambda name: "2.1.0" if name == "langgraph" else version(name
         (
             NEWER,
             [
-                "langgraph 2.1.0 is installed",
+                sentence("langgraph {} is installed", "2.1.0"),
                 "expects langgraph >= 1.2.22, < 1.3",
                 'pip install "workflow-test-bench[langgraph]"',
             ],
@@ -375,8 +376,8 @@ def test_another_langgraph_than_the_engine_knows_is_refused(project: Project, si
 def test_a_graph_within_is_no_place_to_start_from(project: Project) -> None:
     for place in ("draft.write", "draft"):
         refused = project.inside("start", "graphs:graph", "--set", "q=x", "--from", place, check=2)
-        assert f"cannot start at {place!r}, which is a graph within it or in one" in refused.said
-        assert "expected one of: retrieve" in refused.said
+        assert sentence("cannot start at {}, which is a graph within it or in one", f"{place!r}") in refused.said
+        assert sentence("expected one of: {}", "retrieve") in refused.said
 
 
 def test_a_checkpointer_of_the_graph_is_replaced_and_where_it_interrupts_is_a_breakpoint(project: Project) -> None:

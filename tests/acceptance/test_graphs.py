@@ -14,6 +14,7 @@ import pytest
 from tests.acceptance import corrective
 from tests.support.cluster import Cluster
 from tests.support.project import Outcome, Project
+from tests.support.prose import sentence
 from wtb import Sweep
 from wtb.core.errors import InputError
 from wtb.integrations.langgraph import variants
@@ -337,11 +338,14 @@ class TestOneInput:
         assert "paused: breakpoint before draft.write if draft.words > 5" in started.said
         one = started.stderr.split()[1]
         refused = project.inside("resume", one, "--set", "draft.wrds=9", check=2)
-        assert "key 'draft.wrds' is not in the state; did you mean 'draft.words'?" in refused.said
+        assert (
+            sentence("key {} is not in the state", "'draft.wrds'") + sentence("; did you mean '{}'?", "draft.words")
+            in refused.said
+        )
         refused = project.inside("resume", one, "--set", "~send/0=9", check=2)
-        assert "key '~send/0' is the engine's own" in refused.said
+        assert sentence("key {} is the engine's own", "'~send/0'") in refused.said
         refused = project.inside("resume", one, "--set", "draft|1.words=9", check=2)
-        assert "key 'draft|1.words' is of a graph that is not under way here" in refused.said
+        assert sentence("key {} is of a graph that is not under way here", "'draft|1.words'") in refused.said
         assert "there is: draft.graded, draft.words" in refused.said
         assert project.inside("resume", one, "--set", "draft.words=9", check=0).json["answer"] == "9 DOCUMENTS?"
 
@@ -359,7 +363,7 @@ class TestOneInput:
         found = start(project, "--from", "check", "--set", "rounds=2", "--set", "graded=[A, B, C]").json
         assert found["answer"] == "3 documents"
         refused = start(project, "--from", "draft.write", check=2)
-        assert "cannot start at 'draft.write'" in refused.said
+        assert sentence("cannot start at {}", "'draft.write'") in refused.said
 
     def test_asks_and_goes_on_with_the_value_of_the_answer(self, project: Project) -> None:
         asked = start(project, "--set", "asks=true", check=1)
@@ -382,7 +386,7 @@ class TestOneInput:
         fork = project.inside("show", made, "--format", "json", check=0).json
         assert fork["state"]["answer"] == "4 DOCUMENTS?"
         early = project.inside("fork", one, "--at", "retrieve", "--set", "draft.words=1", check=2)
-        assert "key 'draft.words' is of a graph that is not under way here" in early.said
+        assert sentence("key {} is of a graph that is not under way here", "'draft.words'") in early.said
         again = project.inside("fork", one, "--at", "draft.count", "--set", "draft.words=1", check=0).stdout.split()[-1]
         assert project.inside("show", again, "--format", "json", check=0).json["state"]["answer"] == "1 documents"
 
@@ -428,7 +432,7 @@ class TestElsewhere:
 
     def test_a_node_is_tested_alone_and_a_cell_to_its_end(self) -> None:
         assert run_node(corrective.graph, "retrieve", {"q": "x"}) == {"found": ["x1a", "x1b"], "rounds": 1}
-        with pytest.raises(InputError, match="is of a graph within"):
+        with pytest.raises(InputError, match=sentence("is of a graph within")):
             run_node(corrective.graph, "draft.write", {"q": "x"})
         beside = variants(corrective.graph).add("draft.write", "shout", corrective.shout, mark="?")
         assert run_cell(corrective.graph, {"q": "x"}).state["answer"] == "4 documents"
@@ -446,7 +450,7 @@ class TestElsewhere:
         project.write({"renamed.py": RENAMED.replace("second", "other")})
         for more in ((), ("--allow-code-change",)):
             refused = project.inside("resume", kind, "--limits", "node_runs=9", *more, check=2)
-            assert "continue with 'second', which the workflow no longer has" in refused.stderr
+            assert sentence("continue with {}, which the workflow no longer has", "'second'") in refused.stderr
             assert "Traceback" not in refused.stderr
         project.write({"renamed.py": RENAMED})
         project.inside("resume", kind, "--limits", "node_runs=9", check=0)

@@ -16,6 +16,7 @@ from examples.langgraph.agent.tools import calculate, lookup
 from examples.langgraph.approval.graph import graph as approval
 from examples.langgraph.retrieval import graph as retrieval
 from tests.acceptance.langgraph_alone import FOLDER, SWEEPS, cases, run, with_node
+from tests.support.prose import sentence
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
@@ -68,7 +69,9 @@ def test_a_tool_that_fails_tells_the_model_or_is_tried_again_by_the_tool_node() 
         ("lookup", "success"),
         ("calculate", "success"),
     ]
-    assert told[0].text == "there is no item 'teapot'; did you mean 'tea pot'?"
+    assert told[0].text == sentence("there is no {} {}", "item", "'teapot'") + sentence(
+        "; did you mean '{}'?", "tea pot"
+    )
     retried = run(with_node(agent.graph, "tools", agents.retrying), spelling)["messages"]
     assert [message.status for message in retried if message.type == "tool"] == ["success"] * 3
 

@@ -12,6 +12,7 @@ import pytest
 import wtb
 from tests.acceptance.test_factors_sweep import APP, BENCH
 from tests.support.project import Project, forget_modules_of
+from tests.support.prose import sentence
 from wtb.core.errors import InputError
 from wtb.operations.context import open_context
 from wtb.operations.control.forks import fork
@@ -112,7 +113,7 @@ def test_a_fork_names_a_file_as_a_sweep_file_does(ran: Project, all_cases: bool)
 def test_a_prompt_that_was_edited_is_another_level_than_the_one_of_its_name(ran: Project) -> None:
     edited = "answer.prompt=file://prompts/terse.md"
     same = ran.inside("extend", "sweep", "--vary", edited, "--quiet", check=0)
-    assert "nothing new to add" in same.said
+    assert sentence("nothing new to add") in same.said
     ran.write({"prompts/terse.md": "Be very terse.\n"})
     ran.inside("extend", "sweep", "--vary", edited, "--quiet", check=0)
     names = {name.rpartition("prompt=")[2].partition(",")[0] for name in rows_of(ran)}
@@ -123,7 +124,7 @@ def test_a_file_of_equal_content_under_another_name_is_rejected(ran: Project) ->
     ran.write({"prompts/copy.md": PROMPTS["prompts/terse.md"]})
     failed = ran.inside("extend", "sweep", "--vary", "answer.prompt=file://prompts/copy.md", "--quiet", check=2)
     assert "copy.md#" in failed.stderr
-    assert "are equal: the same function with the same parameters" in failed.stderr
+    assert sentence("are equal: the same function with the same parameters") in failed.stderr
 
 
 def test_a_level_of_a_file_starts_one_input(shop: Project) -> None:
@@ -201,12 +202,12 @@ def test_an_operation_reads_no_file_and_rejects_its_name_first(ran: Project) -> 
         lambda: fork(context, "none", variants={"answer.prompt": secret}),
         lambda: add_row(context, "none", variants={"answer.prompt": secret}),
     ):
-        with pytest.raises(InputError, match="no file is read here") as raised:
+        with pytest.raises(InputError, match=sentence("no file is read here")) as raised:
             call()
         assert len(raised.value.problems) == 1
         assert "root:" not in str(raised.value)
     wrong = {"0" * 64: "other"}
-    with pytest.raises(InputError, match="a text with another SHA-256"):
+    with pytest.raises(InputError, match=sentence("a text with another SHA-256")):
         extend(context, "sweep", vary={"answer.prompt": [f"file://x.md#{'0' * 64}"]}, texts=wrong)
     assert queries.find_sweep(context.database, "sweep").spec == before
 

@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.flows import until
+from tests.support.prose import sentence
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.tables.schema import approvals, checkpoints, executions
@@ -86,7 +87,7 @@ def research(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Researc
 
 def test_research_that_was_killed_twice_goes_on_and_reads_no_page_again_that_was_kept(research: Research) -> None:
     asked = research.run("--pages", str(PAGES))
-    assert "Continue with the output of step “plan”?" in asked
+    assert sentence("Continue with the output of step “{}”?", "plan") in asked
     assert "What is known of tides?" in asked
 
     research.kill(research.start("--approve"))

@@ -17,6 +17,7 @@ import pytest
 from examples.retrieval import cases, chunkers, corpus, retrievers, scores
 from examples.retrieval.index import Index, terms
 from examples.retrieval.library import Chunking, Library, open_library
+from tests.support.prose import sentence
 
 ROOT = Path(__file__).parents[2]
 CHUNKINGS: list[Chunking] = [("whole", {}), ("sentences", {}), ("windows", {"size": 60, "overlap": 30})]
@@ -69,7 +70,7 @@ def test_37_queries_cover_the_143_relevant_pairs() -> None:
 
 def test_a_missing_corpus_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(corpus.CorpusMissing, match="pip install gensim"):
+    with pytest.raises(corpus.CorpusMissing, match=sentence("pip install {}", "gensim")):
         corpus.read()
 
 
@@ -86,7 +87,7 @@ def test_sentences_keep_every_word() -> None:
 def test_windows_overlap_and_end_with_the_text() -> None:
     assert chunkers.windows("a b c d e f g", size=4, overlap=2) == ["a b c d", "c d e f", "e f g"]
     assert chunkers.windows("a b", size=4, overlap=2) == ["a b"]
-    with pytest.raises(ValueError, match="less than size"):
+    with pytest.raises(ValueError, match=sentence("less than {}", "size")):
         chunkers.windows("a b", size=2, overlap=2)
 
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from tests.support.attempts import attempts
 from tests.support.bench import CASES
+from tests.support.prose import sentence
 from wtb import Context, evaluator
 from wtb.analysis.failure_causes import may_help
 from wtb.analysis.matrix.build import build
@@ -127,7 +128,7 @@ def test_a_metric_whose_direction_nobody_declared_is_warned_of_once_and_shown_wi
     declared = {name: metric["declared"] for name, metric in document["metrics"].items()}
     assert declared == {"distance": False, "steps": True, "several.near": True, "several.other": False}
     (warning,) = document["warnings"]
-    assert "which values of distance, several.other are better is not declared" in warning
+    assert sentence("which values of {} are better is not declared", "distance, several.other") in warning
     assert '@evaluator(better="lower")' in warning
     for text in (table.render(document, 200), markdown.matrix(document), render_matrix(document)):
         said = text.replace("</bdi>", "").replace(" ↑", "↑").replace(" ↓", "↓")
@@ -185,7 +186,7 @@ def test_why_cells_failed_is_told_by_cause_with_the_command_that_shows_one(run_s
     document = build(bench.database, bench.row)
     status = render_status(status_document(bench.database, bench.row), 200)
     for text in (table.render(document, 200), status, render_matrix(document)):
-        assert "4 cells failed: answer: ValueError: no answer to" in text
+        assert sentence("{} cells failed", 4) + ": answer: ValueError: " + sentence("no answer {}", "to") in text
         assert first["example"]["command"] in text
         assert "2 cells failed: answer: ConnectionError: no route" in text
     assert "4 cells failed" in markdown.matrix(document)
@@ -207,7 +208,7 @@ def test_a_retry_that_would_fail_again_is_not_offered(run_sweep: Make) -> None:
     assert document["next"] is None
     shown = render_status(document, 200)
     assert "6 cells failed: answer: KeyError: 0" in shown
-    assert "Trying again gives the same errors: correct their cause first." in shown
+    assert sentence("Trying again gives the same errors: correct their cause first.") in shown
     assert "wtb retry" not in shown
     (failed, *_) = [row for row in bench.executions if row.status == "failed"]
     assert not [one for one in standing_document(bench.database, failed)["commands"] if "retry" in one]
@@ -224,7 +225,7 @@ def test_a_retry_that_would_fail_again_is_not_offered(run_sweep: Make) -> None:
         (Failure("error", "ValueError", "no JSON"), True, True),  # another answer of a model may have some
         (Failure("error", "TypeError", "missing argument"), True, False),
         (Failure("error", "ConnectionError", "gone", final=True), True, False),  # the workflow says so
-        (Failure("state", "StateError", "cannot be stored"), True, False),
+        (Failure("state", "StateError", sentence("cannot be stored")), True, False),
         (Failure("routing", "RoutingError", "no edge"), True, False),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.prose import sentence
 from wtb.analysis.effects.attribution import attributed
 from wtb.analysis.statistics import Floats
 
@@ -56,10 +57,10 @@ def test_what_makes_the_difference_comes_first_and_the_rest_makes_none() -> None
     assert first.startswith("retrieve explains most of the spread by ndcg (>99%): ")
     assert "both +0.198" in first
     assert second in (
-        "answer and rank make no difference by ndcg that 37 cases can show.",
-        "rank and answer make no difference by ndcg that 37 cases can show.",
+        sentence("{} {} no difference by {} that {} can show.", "answer", "and rank make", "ndcg", "37 cases"),
+        sentence("{} {} no difference by {} that {} can show.", "rank", "and answer make", "ndcg", "37 cases"),
     )
-    assert third == "No two nodes act together by ndcg in a way that 37 cases can show."
+    assert third == sentence("No two {} act together by {} in a way that {} can show.", "nodes", "ndcg", "37 cases")
 
 
 def test_nodes_that_act_together_are_named_with_the_variants_that_do() -> None:
@@ -94,7 +95,9 @@ def test_nodes_that_always_change_together_are_not_told_apart() -> None:
     choices = [row for row in FULL if (row["rank"] == "on") == (row["answer"] == "long")]
     found = attributed(scores(choices, 20), choices, "ndcg", seed=0)
     assert [one["node"] for one in found["nodes"]] == ["retrieve"]
-    assert found["because"] == "cannot tell all: the combinations do not tell apart what comes from rank and answer"
+    assert found["because"] == sentence("cannot tell all: ") + sentence(
+        "the combinations do not tell apart what comes from {}", "rank and answer"
+    )
 
 
 def test_one_change_at_a_time_says_nothing_of_nodes_together() -> None:
@@ -125,7 +128,7 @@ def test_noise_is_not_explained_by_many_nodes_acting_together() -> None:
     found = attributed(np.random.default_rng(1).normal(size=(len(FULL), 30)), FULL, "ndcg", seed=0)
     assert found["unexplained"] > 0.1
     assert found["unexplained_p"] > 0.05
-    assert not any("comes from neither" in said for said in found["sentences"])
+    assert not any(sentence("comes from neither") in said for said in found["sentences"])
 
 
 def test_what_nodes_do_together_where_a_combination_was_left_out_is_not_taken_for_effects_of_each() -> None:
@@ -166,7 +169,9 @@ def test_what_cannot_be_told_is_said(given: Floats, reason: str) -> None:
 
 def test_few_cases_say_that_they_are_few() -> None:
     found = attributed(scores(FULL, 4), FULL, "ndcg", seed=0)
-    assert found["sentences"] == ["4 cases cannot tell what makes a difference by ndcg, whatever they show."]
+    assert found["sentences"] == [
+        sentence("{} cannot tell what makes a difference by {}, whatever they show.", "4 cases", "ndcg")
+    ]
 
 
 CORNER = [
@@ -191,7 +196,7 @@ def test_two_nodes_with_an_excluded_pair_have_simple_effects_and_no_share() -> N
     assert wide["p"] <= wide["p_adjusted"] < 0.05 <= short["p_adjusted"]
     assert found["sentences"][:2] == [
         f"With answer=default, retrieve=wide gains {wide['effect']:.3g} by right over narrow.",
-        "answer makes no difference by right that 60 cases can show.",
+        sentence("{} {} no difference by {} that {} can show.", "answer", "makes", "right", "60 cases"),
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support import prose
 from tests.support.bench import make_bench
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.comparison.pairing import match
@@ -81,8 +82,13 @@ def test_fewer_than_six_clusters_are_not_tested(database: Database, tmp_path: Pa
     sweep = ran(database, tmp_path, cases(5))
     matrix = build(database, sweep)
     assert matrix["rows"][1]["metrics"]["y"]["p"] is None
-    assert "the cases come from 5 clusters: too few for any test; expected 6 or more" in matrix["warnings"]
-    assert matrix["best"]["y"]["because"] == "5 clusters are too few to tell; expected 6 or more"
+    assert (
+        prose.sentence("the cases come from {} clusters: too few for any test; expected {} or more", 5, 6)
+        in matrix["warnings"]
+    )
+    assert matrix["best"]["y"]["because"] == prose.sentence(
+        "{} clusters are too few to tell; expected {} or more", 5, 6
+    )
     assert pairwise(Scores(database, sweep), "y")["pairs"][0]["p"] is None
     assert attribute(Scores(database, sweep), "y")["nodes"][0]["p_adjusted"] > 0.05
 
@@ -118,8 +124,13 @@ def test_cases_with_equal_inputs_count_as_one(database: Database, tmp_path: Path
     assert matrix["best"]["y"]["clear"] is False
     (sentence,) = [warning for warning in matrix["warnings"] if "equal inputs" in warning]
     assert sentence == (
-        "32 of 40 cases repeat the input of another case (such as 'c0-0' and 'c0-1'): cases with equal inputs count as "
-        "one cluster, so figures rest on 8 clusters of cases (`equal_inputs: independent` counts each case)"
+        prose.sentence(
+            "{} the input of another case{}: cases with equal inputs count as one cluster, "
+            "so figures rest on {} of cases (`equal_inputs: independent` counts each case)",
+            "32 of 40 cases repeat",
+            " (such as 'c0-0' and 'c0-1')",
+            "8 clusters",
+        )
     )
     assert not [warning for warning in (*alone["warnings"], *each["warnings"]) if "equal inputs" in warning]
 

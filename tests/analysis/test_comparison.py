@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.bench import in_memory, make_bench
+from tests.support.prose import sentence
 from wtb import evaluator
 from wtb.analysis.comparison.changes import setting_changes
 from wtb.analysis.comparison.compare import compare_sweeps
@@ -135,11 +136,12 @@ def test_a_fall_is_told_by_combination_and_cell_with_the_node_that_made_it(datab
 def test_a_fall_that_could_be_chance_is_unclear_and_it_is_said_what_so_many_cases_can_show(compared: Make) -> None:
     found = compared(lambda state, k: state["x"] + k - 2 * (k == 1 and state["x"] == 3), margin={"y": 0.5})
     assert found["verdict"] == "unclear"
-    assert found["rows"][1]["metrics"]["y"]["because"] == "only 1 case differs, too few for any test"
+    assert found["rows"][1]["metrics"]["y"]["because"] == sentence("only {}, too few for any test", "1 case differs")
     (said,) = found["because"]
     assert said == (
-        "y differs in 1 combination by what could be chance: 6 cases can show that it lost less than 0.9782; its "
-        "margin of 0.5 takes about 18, so 12 more"
+        sentence("{} differs in {} by what could be chance", "y", "1 combination")
+        + sentence(": {} can show that it lost less than {}", "6 cases", "0.9782")
+        + sentence("; its margin of {} takes about {}, so {} more", "0.5", 18, 12)
     )
 
 
@@ -174,7 +176,7 @@ def test_a_loss_below_its_margin_is_not_worse(compared: Make) -> None:
     assert found["because"] == ["y is not worse in 2 combinations: it lost less than its margin of 0.51 (5% error)"]
     found = compared(lower, margin={"y": 0.5, "z": 1}, count=9, before={"count": 9})
     assert found["verdict"] == "worse"
-    assert found["because"][-1] == "a margin is given for z, by which not both sweeps are scored"
+    assert found["because"][-1] == sentence("a margin is given for {}, by which not both sweeps are scored", "z")
 
 
 def test_cells_that_fail_now_come_first_and_those_that_are_fixed_come_last(database: Database, sweep: Make) -> None:
@@ -192,7 +194,7 @@ def test_cells_that_fail_now_come_first_and_those_that_are_fixed_come_last(datab
     assert found["verdict"] == "unclear"
     assert found["because"] == [
         "2 cells that succeeded fail now (could be chance)",
-        "2 cells that failed succeed now",
+        sentence("{} that failed {} now", "2 cells", "succeed"),
     ]
     assert [(cell["case"], cell["what"], cell["before"], cell["after"]) for cell in found["cells"]] == [
         ("c2", "failed", "succeeded", "failed"),
@@ -202,7 +204,7 @@ def test_cells_that_fail_now_come_first_and_those_that_are_fixed_come_last(datab
     ]
     assert {cell["diverged"] for cell in found["cells"]} == {"add"}
     assert compared(before={"add": fails(4)})["verdict"] == "unclear"
-    assert compared(before={"add": fails(4)})["because"] == ["2 cells that failed succeed now"]
+    assert compared(before={"add": fails(4)})["because"] == [sentence("{} that failed {} now", "2 cells", "succeed")]
     unchanged = compared(fails(4), before={"add": fails(4)})
     assert (unchanged["verdict"], unchanged["failing"]) == ("same", {"still": 2, "unpaired": 0})
 
@@ -213,16 +215,25 @@ def test_cases_that_were_changed_or_are_in_one_sweep_only_are_left_out(compared:
     kinds = {"added": ["new"], "removed": ["c4", "c5"], "changed": ["c0", "c1"]}
     assert found["changed"]["cases"] == {"common": 4, **kinds}
     assert (found["verdict"], found["compared"]["cases"], found["cells"]) == ("same", 2, [])
-    assert (found["because"][0], len(found["because"])) == ("6 of 10 cells are compared with nothing", 4)
+    assert (found["because"][0], len(found["because"])) == (
+        sentence("{} of {} are compared with nothing", 6, "10 cells"),
+        4,
+    )
 
 
 def test_what_cannot_be_told_is_said(compared: Make) -> None:
     other = [{"id": "z", "input": {"x": 1}}]
-    assert compared(count=other)["because"][0] == "the two sweeps have no case in common"
+    assert compared(count=other)["because"][0] == sentence("the two sweeps have no case in common")
     found = compared(vary={"add": ["v1"]}, before={"vary": {"add": ["default"]}})
-    assert (found["verdict"], found["because"][0]) == ("cannot tell", "the two sweeps have no combination in common")
+    assert (found["verdict"], found["because"][0]) == (
+        "cannot tell",
+        sentence("the two sweeps have no combination in common"),
+    )
     found = compared(evaluators={"z": evaluator(name="z")(lambda case, result: 1)})
-    assert (found["verdict"], found["because"][0]) == ("cannot tell", "the two sweeps have no metric in common")
+    assert (found["verdict"], found["because"][0]) == (
+        "cannot tell",
+        sentence("the two sweeps have no metric in common"),
+    )
 
     def never(state: Given, k: int) -> int:
         raise ValueError("no")
@@ -230,7 +241,7 @@ def test_what_cannot_be_told_is_said(compared: Make) -> None:
     found = compared(never, before={"add": never})
     assert (found["verdict"], found["because"]) == (
         "cannot tell",
-        ["in 2 combinations no cell succeeded in both sweeps"],
+        [sentence("in {} no cell succeeded in both sweeps", "2 combinations")],
     )
 
 
@@ -239,7 +250,10 @@ def test_one_case_and_constant_scores_are_compared_as_far_as_they_go(compared: M
     assert (found["verdict"], found["rows"][0]["metrics"]["y"]["delta_ci"]) == ("same", None)
     found = compared(lambda state, k: -1, before={"add": lambda state, k: 0, "count": 1}, count=1)
     assert (found["verdict"], found["rows"][0]["metrics"]["y"]["p_worse"]) == ("unclear", None)
-    assert found["because"] == ["y differs in 2 combinations by what could be chance: 1 case can show no more"]
+    assert found["because"] == [
+        sentence("{} differs in {} by what could be chance", "y", "2 combinations")
+        + sentence(": {} can show no more", "1 case")
+    ]
 
 
 def test_a_score_that_fails_now_counts_as_a_failing_cell_and_one_of_some_combinations_only_is_no_reason(
@@ -252,7 +266,10 @@ def test_a_score_that_fails_now_counts_as_a_failing_cell_and_one_of_some_combina
         return y(case, result)
 
     found = compared(evaluators={"y": picky}, count=11, before={"count": 11})
-    assert (found["verdict"], found["because"]) == ("worse", ["17 scores failed that were there before (p = 0.006)"])
+    assert (found["verdict"], found["because"]) == (
+        "worse",
+        [sentence("{} failed that {} there before ({})", "17 scores", "were", "p = 0.006")],
+    )
     assert {(cell["what"], cell["metric"], cell["after"]) for cell in found["cells"]} == {("failed", "y", None)}
 
     @evaluator(name="y")
@@ -298,7 +315,7 @@ def test_a_gate_holds_unless_the_sweep_is_worse_than_the_baseline(sweep: Make, d
     assert not all_hold(found[2:], strict=True)
     baselines.remove_baseline(database, "default", "main")
     (gate,) = judged(database, same)["gates"]
-    assert (gate["holds"], gate["because"]) == (None, "there is no baseline 'main' any more")
+    assert (gate["holds"], gate["because"]) == (None, sentence("there is no baseline {} any more", "'main'"))
 
 
 def test_a_baseline_is_found_by_session_and_name_and_replaced(sweep: Make, database: Database) -> None:
@@ -308,9 +325,12 @@ def test_a_baseline_is_found_by_session_and_name_and_replaced(sweep: Make, datab
     assert baselines.find_baseline(database, "default", "main").id == second.id  # type: ignore[index]
     assert baselines.find_baseline(database, "default", "other") is None
     assert [(row.name, row.sweep_id) for row in baselines.baseline_rows(database)] == [("main", second.id)]
-    with pytest.raises(InputError, match=r"no baseline 'mian' in session 'default'; did you mean 'main'"):
+    with pytest.raises(
+        InputError,
+        match=sentence("no baseline {} in session {}", "'mian'", "'default'") + sentence("; did you mean '{}'", "main"),
+    ):
         baselines.named_baseline(database, "default", "mian")
-    with pytest.raises(InputError, match="cannot be the name"):
+    with pytest.raises(InputError, match=sentence("cannot be the name")):
         baselines.set_baseline(database, "last", second.id)
 
 
@@ -321,7 +341,7 @@ def test_a_baseline_is_not_collected_or_deleted_until_it_is_let_go_of(
     baselines.set_baseline(database, "main", row.id)
     everything = Policy(sweeps=0.0, keep=0)
     assert apply_policy(database, FileStore(tmp_path / "files"), everything).removed["sweeps"].count == 0
-    with pytest.raises(ConflictError, match="is the baseline 'main'"):
+    with pytest.raises(ConflictError, match=sentence("is the baseline {}", "'main'")):
         deletion.delete_sweep(database, row.id)
     assert baselines.remove_baseline(database, "default", "main") == row.id
     assert baselines.remove_baseline(database, "default", "main") is None

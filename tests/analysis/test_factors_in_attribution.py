@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support import prose
 from wtb.analysis.effects.attribution import attributed
 from wtb.analysis.statistics import Floats
 from wtb.analysis.statistics.effects.fit import fit
@@ -192,7 +193,8 @@ def test_factors_that_always_change_together_are_named_and_not_guessed() -> None
     assert found["aliased"] == [["answer.prompt", "answer.temperature"]]
     assert {one.get("factor", one["node"]) for one in found["nodes"]} == {"retrieve", "answer.model"}
     assert found["sentences"][-1] == (
-        "Cannot tell all: the combinations do not tell apart what comes from prompt and temperature."
+        "Cannot tell all: "
+        + prose.sentence("the combinations do not tell apart what comes from {}", "prompt and temperature.")
     )
 
 
@@ -274,7 +276,11 @@ def test_thirty_pairs_are_those_of_the_factors_that_explain_most_and_all_count()
     for one in found["nodes"]:
         assert one["p_adjusted"] == pytest.approx(min(1.0, one["p"] * 10 * 3 / 0.9))
     assert min(one["p_adjusted"] for one in found["interactions"]) < 0.05
-    assert "30 of 45 pairs are tested: those of the factors that explain most." in found["sentences"]
+    assert (
+        prose.sentence("{} of {} pairs are tested", 30, 45)
+        + prose.sentence(": those of the factors that explain most.")
+        in found["sentences"]
+    )
 
 
 def test_grids_of_two_functions_with_equal_levels_are_told_apart() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb import evaluator
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.effects.attribution import attribute, pairwise
@@ -84,7 +85,10 @@ def test_what_is_left_out_is_not_ranked_and_no_gate_takes_it(run_sweep: Make) ->
     assert found["best"]["exact_match"]["unranked"] == [{"answer": "other"}]
     assert found["front"]["exact_match"] == [0]
     assert found["choice"]["combination"] is None
-    assert "answer=other is not ranked by exact_match: it has a score in 1 case" in found["choice"]["because"]
+    assert (
+        sentence("{} is not ranked by {}: it has a score in {}", "answer=other", "exact_match", "1 case")
+        in found["choice"]["because"]
+    )
     assert [gate["holds"] for gate in found["gates"]] == [None, None]
     assert told(found, "39 failed") == "39 failed cells are left out by exact_match"
     assert "answer=other would be 0.025 to 1" in told(found, "missing scores could change which is best by exact_match")
@@ -97,7 +101,7 @@ def test_a_gate_on_a_combination_that_is_not_ranked_cannot_be_told(run_sweep: Ma
         *_of(run_sweep(made, CASES, {"answer": ["default"]}, evaluate=EXACT, on_failure="left_out", gates=gates))
     )
     assert [gate["holds"] for gate in found["gates"]] == [None, True]
-    assert "a score in 1 case" in found["gates"][0]["because"]
+    assert sentence("a score in {}", "1 case") in found["gates"][0]["because"]
 
 
 def test_a_failure_has_the_score_that_the_sweep_or_the_evaluator_says(run_sweep: Make) -> None:
@@ -127,7 +131,9 @@ def test_a_failure_has_the_score_that_the_sweep_or_the_evaluator_says(run_sweep:
         ("unsaid", "latency", "node_runs"), 20
     )
     assert told(found, "20 failed cells count as 10") == "20 failed cells count as 10 by errors"
-    assert "by unsaid: nothing says what a failure counts as" in told(found, "20 failed cells are left out")
+    assert "by unsaid: " + sentence("nothing says what a failure counts as") in told(
+        found, "20 failed cells are left out"
+    )
 
     found = build(*_of(run_sweep(made, CASES, vary, evaluators=evaluators, evaluate=listed, on_failure=4)))
     assert [metric(found, 1, name)["mean"] for name in ("errors", "gain", "unsaid")] == [3.0, 0.0, 2.5]
@@ -168,7 +174,9 @@ def test_repeats_that_fail_are_averaged_with_those_that_succeed(run_sweep: Make)
 def test_kinds_of_failure_that_are_no_result_are_missing(run_sweep: Make) -> None:
     found = build(*_of(always_wrong_or_failing(run_sweep, failure_kinds={"error": "missing"})))
     assert metric(found, 1)["n"] == 1
-    assert told(found, "39 failed") == "39 failed cells are no result (39 error) and left out everywhere"
+    assert told(found, "39 failed") == sentence(
+        "{} no result ({}) and left out everywhere", "39 failed cells are", "39 error"
+    )
     assert found["best"]["exact_match"]["unranked"] == [{"answer": "other"}]
 
 
@@ -241,7 +249,10 @@ def test_a_comparison_takes_new_failures_for_results(run_sweep: Make) -> None:
             {"on_failure": 2},
             "evaluator 'exact_match': on_failure is 2; expected a score on its scale, 0 to 1, or left_out",
         ),
-        ({"primary": "exact_mach"}, "no evaluator gives 'exact_mach'; did you mean 'exact_match'?"),
+        (
+            {"primary": "exact_mach"},
+            sentence("no evaluator gives {}", "'exact_mach'") + sentence("; did you mean '{}'?", "exact_match"),
+        ),
         (
             {"margin": {"exact_match": 1.5}},
             "margin.exact_match",
@@ -252,7 +263,7 @@ def test_a_comparison_takes_new_failures_for_results(run_sweep: Make) -> None:
         ),
         (
             {"evaluate": [{"latency": {"on_failure": 1}}]},
-            "evaluator 'latency' takes no option 'on_failure'",
+            sentence("evaluator {} takes no option {}", "'latency'", "'on_failure'"),
         ),
     ],
 )

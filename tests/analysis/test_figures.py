@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support import documents
+from tests.support.prose import sentence
 from wtb.analysis.decision import decide
 from wtb.analysis.matrix.selection import choose, fronts
 from wtb.analysis.statistics.pareto import front
@@ -119,7 +120,7 @@ def test_a_figure_that_is_not_there_is_no_number(text: str, number: int, reason:
 
 def test_without_a_baseline_nothing_is_told_of_it() -> None:
     matrix = {**MATRIX, "baseline": None}
-    with pytest.raises(UnknownValue, match="the sweep has no baseline"):
+    with pytest.raises(UnknownValue, match=sentence("the sweep has no baseline")):
         row_figure(matrix, MATRIX["rows"][0], Name(("baseline", "ndcg")))
 
 
@@ -128,7 +129,7 @@ def test_a_sweep_s_figure_has_a_name() -> None:
     assert (found["failed"], found["total"], found["cost_usd.total"]) == (4, 40, 1.5)
     assert (found["node_runs.executed"], found["scores_failed"]) == (50, 0)
     assert sweep_figure({**MATRIX, "scores_failed": 3}, Name(("scores_failed",))) == 3
-    with pytest.raises(UnknownValue, match="no figure of a sweep is called 'ndcg'"):
+    with pytest.raises(UnknownValue, match=sentence("no figure of a sweep is called {}", "'ndcg'")):
         sweep_figure(MATRIX, Name(("ndcg",)))
 
 
@@ -141,11 +142,14 @@ def test_a_sweep_s_figure_has_a_name() -> None:
         ("baseline.shape.sides", None),
         ("latency_s.p95", None),
         ("scores_failed", None),
-        ("max(scores_failed)", "no evaluator gives 'scores_failed'"),
-        ("ndgc.mean", "no evaluator gives 'ndgc'; did you mean 'ndcg'?"),
-        ("ndcg.men", "no evaluator gives 'ndcg.men'; did you mean 'ndcg.mean'?"),
-        ("baseline.xyz", "no evaluator gives 'xyz'; scored are ndcg, shape"),
-        ("latency_s.p59", "no evaluator gives 'latency_s.p59'; did you mean 'latency_s.p95'?"),
+        ("max(scores_failed)", sentence("no evaluator gives {}", "'scores_failed'")),
+        ("ndgc.mean", sentence("no evaluator gives {}", "'ndgc'") + sentence("; did you mean '{}'?", "ndcg")),
+        ("ndcg.men", sentence("no evaluator gives {}", "'ndcg.men'") + sentence("; did you mean '{}'?", "ndcg.mean")),
+        ("baseline.xyz", sentence("no evaluator gives {}", "'xyz'") + sentence("; scored are {}", "ndcg, shape")),
+        (
+            "latency_s.p59",
+            sentence("no evaluator gives {}", "'latency_s.p59'") + sentence("; did you mean '{}'?", "latency_s.p95"),
+        ),
     ],
 )
 def test_a_figure_that_no_matrix_could_have_is_known_before_there_is_one(text: str, problem: str | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.support import prose
 from tests.support.project import Project
 from wtb.core.errors import InputError
 
@@ -93,21 +94,24 @@ def test_a_part_of_a_sweep_without_these_rows_decides_nothing() -> None:
     result = bench.run(sweep, choices={"answer.model": "large"})
     (gate,) = result.matrix()["gates"]
     assert gate["holds"] is None
-    assert gate["because"] == "no row that was planned and runs to its end is meant by it"
+    assert gate["because"] == prose.sentence("no row that was planned and runs to its end is meant by it")
 
 
 @pytest.mark.parametrize(
     ("gate", "problem"),
     [
-        ("answer.modle=mini: quality.mean > 0", "did you mean 'answer.model'?"),
-        ("answer.model=tiny: quality.mean > 0", "'answer.model' has no level 'tiny' in this sweep"),
-        ("answer=mini: quality.mean > 0", "did you mean 'answer.model=mini'?"),
-        ("answer.model=mini: total > 0", "no evaluator gives 'total'"),
+        ("answer.modle=mini: quality.mean > 0", prose.sentence("did you mean '{}'?", "answer.model")),
+        (
+            "answer.model=tiny: quality.mean > 0",
+            prose.sentence("{} has no level {} in this sweep", "'answer.model'", "'tiny'"),
+        ),
+        ("answer=mini: quality.mean > 0", prose.sentence("did you mean '{}={}'?", "answer.model", "mini")),
+        ("answer.model=mini: total > 0", prose.sentence("no evaluator gives {}", "'total'")),
         ("answer.model=mini: qualty.mean > 0", "'qualty'"),
         ("answer.model=mini, answer.model=large: quality.mean > 0", "expected FACTOR=LEVEL before the colon"),
         ("answer.model: quality.mean > 0", "expected FACTOR=LEVEL before the colon"),
         ({"answer.model=mini": 3}, "expected a comparison such as 'contains.mean >= 0.9', one of rows such as"),
-        ({"answer.model=mini": "x", "b=c": "y"}, "or 'no_worse_than: NAME' of a baseline"),
+        ({"answer.model=mini": "x", "b=c": "y"}, prose.sentence("or '{}: NAME' of a baseline", "no_worse_than")),
     ],
 )
 def test_a_gate_that_cannot_be_meant_is_rejected(gate: Any, problem: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.bench import in_memory, make_bench
+from tests.support.prose import sentence
 from wtb import evaluator
 from wtb.analysis.matrix.build import build
 from wtb.analysis.statistics import Design, Floats, compare, good_enough, paired_tests
@@ -203,8 +204,14 @@ def test_a_matrix_tells_how_many_cases_a_metric_without_a_scale_takes(tmp_path: 
         return [one for one in found if "scale" in one]
 
     assert warned(6) == [
-        "right has no declared `scale`: that a combination is within 1 of the best takes at least 29 cases that all of "
-        "them have"
+        sentence(
+            "{} has no declared `scale`: that a combination is within {} of the best takes "
+            "at least {} {} that all of them have",
+            "right",
+            1,
+            29,
+            "cases",
+        )
     ]
     assert warned(29) == []
     assert warned(6, scale=(0, 1)) == []

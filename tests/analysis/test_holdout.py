@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.test_search_history import CASES, workflow, y
+from tests.support.prose import sentence
 from wtb import Sweep
 from wtb.analysis.statistics.sequential.spending import spendable
 from wtb.core.errors import InputError
@@ -44,9 +45,9 @@ def test_a_second_use_says_so_and_counts(database: Database, tmp_path: Any) -> N
     assert again["best"]["y"]["tried"] == 2
     row = again["rows"][1]["metrics"]["y"]
     assert row["p_adjusted"] == pytest.approx(min(1.0, row["p"] / spendable(1, 1)))
-    assert "were used once before" in " ".join(again["warnings"])
+    assert sentence("were used {} before", "once") in " ".join(again["warnings"])
     third = ran(database, tmp_path, "b", final=True).matrix()
-    assert "were used 2 times before" in " ".join(third["warnings"])
+    assert sentence("were used {} before", "2 times") in " ".join(third["warnings"])
     row = third["rows"][1]["metrics"]["y"]
     assert row["p_adjusted"] == row["p"], "the first use claimed the same"
 
@@ -64,13 +65,17 @@ def test_clusters_are_kept_whole() -> None:
 @pytest.mark.parametrize(
     ("spec", "only", "said"),
     [
-        ({}, Only(final=True), "the final cases are those that the sweep keeps for the end, and it keeps none"),
+        (
+            {},
+            Only(final=True),
+            sentence("the final cases are those that the sweep keeps for the end, and it keeps none"),
+        ),
         ({"holdout": 1}, Only(), "'holdout' is 1; expected less than 1"),
-        ({"holdout": 0}, Only(), "'holdout' is 0; expected more than 0"),
+        ({"holdout": 0}, Only(), sentence("{} is {}; expected more than 0", "'holdout'", 0)),
         ({"holdout": 0.3}, Only(case=KEPT[0]), f"and case '{KEPT[0]}' is one of them"),
-        ({"holdout": 1e-9}, Only(final=True), "which leaves no case for it"),
-        ({"holdout": 0.999999}, Only(), "which leaves no other; expected more cases"),
-        ({"holdout": 0.3}, Only(case="nobody"), "there is no case 'nobody'"),
+        ({"holdout": 1e-9}, Only(final=True), sentence("which leaves no {}", "case for it")),
+        ({"holdout": 0.999999}, Only(), sentence("which leaves no {}; expected more cases", "other")),
+        ({"holdout": 0.3}, Only(case="nobody"), sentence("there is no case {}", "'nobody'")),
     ],
 )
 def test_what_cannot_be_kept_is_refused(spec: dict[str, Any], only: Only, said: str) -> None:

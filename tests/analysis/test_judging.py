@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support import documents
+from tests.support.prose import sentence
 from wtb.analysis.gates import all_hold, judge
 from wtb.core.status import CELL
 from wtb.display.matrix.gates import lines
@@ -72,7 +73,7 @@ def test_a_gate_is_told_with_its_figures(gate: str, holds: bool, values: dict[st
 def test_what_is_unknown_does_not_hold_and_says_why() -> None:
     found = judged("other.mean > 0")
     assert found["holds"] is None
-    assert "nothing is scored by 'other'" in found["because"]
+    assert sentence("nothing is scored by {}", "'other'") in found["because"]
     assert not all_hold([found])
     assert lines([found])[0].startswith("gate cannot be decided: other.mean > 0: nothing is")
 
@@ -90,7 +91,11 @@ def test_while_cells_are_open_no_gate_is_decided() -> None:
     found = matrix()
     found["cells"]["pending"] = 2
     answer = judged("m > 0", found)
-    assert (answer["holds"], answer["values"], answer["because"]) == (None, {"m": 0.8}, "2 cells have no outcome yet")
+    assert (answer["holds"], answer["values"], answer["because"]) == (
+        None,
+        {"m": 0.8},
+        sentence("{} cells have no outcome yet", 2),
+    )
 
 
 def test_lines_show_a_figure_alone_and_several_by_name() -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 import pytest
 import sqlalchemy as sa
 
+from tests.support.prose import sentence
 from wtb.analysis.early_stop import known
 from wtb.analysis.gates import judge
 from wtb.analysis.matrix.build import build
@@ -106,7 +107,7 @@ def test_a_sweep_that_has_not_ended_shows_what_holds_whenever_one_looks(sweep: M
     found = matrix(made)
     seen = found["as_of"]["cases"]
     assert found["figures"] == "anytime"
-    assert found["as_of"] == {"cases": seen, "of": 60, "because": "the sweep is paused"}
+    assert found["as_of"] == {"cases": seen, "of": 60, "because": sentence("the sweep is paused")}
     assert 28 <= seen <= 30
     for row in found["rows"]:
         assert seen <= row["as_of"] <= 30
@@ -118,7 +119,7 @@ def test_a_sweep_that_has_not_ended_shows_what_holds_whenever_one_looks(sweep: M
     assert (best["p"], best["winner"], best["cases_needed"]) == (None, None, None)
     assert {"answer": "default"} not in best["candidates"]
     assert {"answer": "good"} in best["candidates"]
-    assert f"as of {seen} of 60 cases" in " ".join(found["warnings"])
+    assert sentence("as of {} of {} cases", seen, 60) in " ".join(found["warnings"])
 
 
 def test_figures_of_the_end_come_with_the_end(sweep: Make) -> None:
@@ -139,7 +140,7 @@ def test_a_sweep_that_was_cancelled_keeps_figures_that_hold_whenever_one_looked(
     before = matrix(made)
     control.cancel(made.database, made.sweep_id, reason="enough", by="somebody")
     found = matrix(made)
-    assert found["as_of"] == {**before["as_of"], "because": "the sweep was cancelled"}
+    assert found["as_of"] == {**before["as_of"], "because": sentence("the sweep was cancelled")}
     assert found["best"] == before["best"], "cells that were cancelled have not ended, so nothing counts beyond them"
 
 
@@ -151,7 +152,7 @@ def test_what_is_beyond_a_case_that_has_not_ended_does_not_count(sweep: Make) ->
     with made.database.write() as connection:
         connection.execute(cells.update().where(*slow).values(status="running", finished_at=None))
     found = matrix(made)
-    assert found["as_of"] == {"cases": 12, "of": 60, "because": "1 cell is to run again"}
+    assert found["as_of"] == {"cases": 12, "of": 60, "because": sentence("{} cell{} to run again", 1, " is")}
     assert [row["as_of"] for row in found["rows"]] == [60, 12, 60]
     assert [row["metrics"]["right"]["n_pairs"] for row in found["rows"]] == [0, 12, 60]
 
@@ -175,7 +176,7 @@ def test_every_form_tells_the_same_before_the_end(sweep: Make) -> None:
     evidence = gather(made.database, made.row)
     found = evidence["matrix"]
     assert evidence["pairs"]["right"] == {"rows": [], "pairs": []}
-    assert "shown at its end" in evidence["attribution"]["right"]["because"]
+    assert sentence("shown at its end") in evidence["attribution"]["right"]["because"]
     said = f"as of {found['as_of']['cases']} of 60 cases"
     assert said in sentences.answer(found, "right")
     assert said in junit.render(evidence)
@@ -292,7 +293,7 @@ def test_a_sweep_stops_by_itself_when_the_best_is_known(bench: Make) -> None:
     assert made.counts["succeeded"] + made.counts["skipped"] == 120
     assert made.counts["skipped"] >= 70
     found = matrix(made)
-    assert found["as_of"]["because"] == "the sweep stopped when enough was known"
+    assert found["as_of"]["because"] == sentence("the sweep stopped when enough was known")
     assert found["best"]["right"]["clear"]
     assert found["as_of"]["cases"] <= 20
     assert [event["data"]["reason"] for event in made.events if event["kind"] == "sweep.completed"] == [ended.reason]
@@ -308,7 +309,7 @@ def test_what_is_within_the_margin_of_every_other_is_known(bench: Make, stored: 
     made = bench(workflow(), CASES, twins, evaluators={"tests:right": right}, run=IN_TURN, stop="when_known")
     made.run(node_runs=100)
     row = replace(made.row, spec={**made.row.spec, **stored})
-    assert ("behind any other by right" in str(known(made.database, row))) == bool(stored)
+    assert (sentence("behind any other by {}", "right") in str(known(made.database, row))) == bool(stored)
 
 
 def test_the_scheduler_stops_what_workers_run(database: Database, bench: Make) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.prose import sentence
 from wtb.analysis.matrix.slices import slices
 from wtb.analysis.statistics import Design, Floats, compare
 from wtb.analysis.statistics.figures.row_figures import FigureRows, RowCells, contributions
@@ -216,6 +217,8 @@ def test_slices_by_tag_hang_on_missing_cells() -> None:
 
 def test_the_words() -> None:
     assert (hangs_on(41), hangs_on(1)) == ("hangs on 41 missing cells", "hangs on 1 missing cell")
-    assert cure("s", ["provider"], can_declare=True) == "run lost cells again with `wtb retry s --provider`"
+    assert cure("s", ["provider"], can_declare=True) == sentence(
+        "run lost cells again with `wtb retry {} --provider`", "s"
+    )
     assert cure("s", ["failed"], can_declare=True).startswith("declare `scale` or `on_failure`, or run failed cells")
-    assert cure("s", ["evaluator"], can_declare=False) == "score again with `wtb score s`"
+    assert cure("s", ["evaluator"], can_declare=False) == sentence("score again with `wtb score {}`", "s")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.support import prose
 from wtb.analysis.nightly.slide import alert, find_trend
 from wtb.analysis.statistics.sequential.nights import LEVEL, NIGHTS, NightTest, night_tests, permuted
 
@@ -107,7 +108,12 @@ def test_a_slide_a_step_and_tonight_are_told_apart() -> None:
             [0.9, 0.8, 0.8],
             "f1: night 2 of a fall: 0.9 -> 0.8 against 2026-11-01 (fixed reference), p < 0.001",
         ),
-        ([0.9, 0.9, 0.8], "f1: fell in this run: 0.9 -> 0.8 against 2026-11-01 (fixed reference), p < 0.001"),
+        (
+            [0.9, 0.9, 0.8],
+            "f1"
+            + prose.sentence(": {} in this run: {} against {}", "fell", "0.9 -> 0.8", "2026-11-01")
+            + " (fixed reference), p < 0.001",
+        ),
     ],
 )
 def test_the_alert_says_what_the_nights_look_like(means: list[float], sentence: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.prose import sentence
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.kept_matrix import judged
 from wtb.analysis.matrix.build import build
@@ -135,18 +136,18 @@ def test_two_sweeps_are_compared_by_them(run_sweep: Make) -> None:
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_fewer_repeats_than_k_are_rejected_before_anything_runs(run_sweep: Make, repeats: int) -> None:
     evaluate = [{"exact_match": {"field": "answer", "pass_at": 3}}]
-    with pytest.raises(InputError, match="pass@3 needs 3 repeats of each case, and the sweep has"):
+    with pytest.raises(InputError, match=sentence("{} needs {} repeats of each case, and the sweep has", "pass@3", 3)):
         run_sweep(workflow(), CASES, {}, evaluate=evaluate, repeats=repeats)
 
 
 @pytest.mark.parametrize(
     ("name", "options", "problem"),
     [
-        ("exact_match", {"pass_at": 0}, "'pass_at' is 0; expected a number of repeats"),
-        ("exact_match", {"pass_at": True}, "'pass_at' is True; expected a number of repeats"),
-        ("exact_match", {"pass_at": 2, "pass_all": 2}, "expected two evaluators with one of each"),
-        ("chrf", {"pass_all": 2}, "scores that do not pass or fail; expected 'at_least' beside it"),
-        ("macro_f1", {"pass_all": 2}, "scores that do not pass or fail"),
+        ("exact_match", {"pass_at": 0}, sentence("{} is {}; expected a number of repeats", "'pass_at'", 0)),
+        ("exact_match", {"pass_at": True}, sentence("{} is {}; expected a number of repeats", "'pass_at'", "True")),
+        ("exact_match", {"pass_at": 2, "pass_all": 2}, sentence("expected two evaluators with one of each")),
+        ("chrf", {"pass_all": 2}, sentence("scores that do not pass or fail; expected 'at_least' beside it")),
+        ("macro_f1", {"pass_all": 2}, sentence("scores that do not pass or fail")),
     ],
 )
 def test_bad_options_are_rejected(name: str, options: dict[str, Any], problem: str) -> None:

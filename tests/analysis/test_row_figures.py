@@ -10,6 +10,7 @@ import pytest
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
+from tests.support.prose import sentence
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.comparison.row_pairs import compare_two_rows
 from wtb.analysis.matrix.build import build
@@ -307,11 +308,17 @@ def _of(bench: Any) -> Any:
 @pytest.mark.parametrize(
     ("written", "says"),
     [
-        ({"macro_f1": {"field": "a", "at_least": 0.5}}, "expected a gate, such as macro_f1 > 0.8"),
-        ({"auc": {"field": "a", "on_failure": 0.5}}, "a cell that fails is wrong, or left_out"),
-        ({"all_of": [{"auc": {"field": "a"}}]}, "'auc' is a figure over all cells of a row, which no cell has"),
-        ({"weighted_mean": [{"auc": {"field": "a"}}]}, "'auc' is a figure over all cells of a row, which no cell has"),
-        ({"class_f1": {"field": "a"}}, "needs the option 'positive'"),
+        ({"macro_f1": {"field": "a", "at_least": 0.5}}, sentence("expected a gate, such as {} > 0.8", "macro_f1")),
+        ({"auc": {"field": "a", "on_failure": 0.5}}, sentence("a cell that fails is wrong, or {}", "left_out")),
+        (
+            {"all_of": [{"auc": {"field": "a"}}]},
+            sentence("{} is a figure over all cells of a row, which no cell has", "'auc'"),
+        ),
+        (
+            {"weighted_mean": [{"auc": {"field": "a"}}]},
+            sentence("{} is a figure over all cells of a row, which no cell has", "'auc'"),
+        ),
+        ({"class_f1": {"field": "a"}}, sentence("needs the option {}", "'positive'")),
         ({"auc": {"field": "a", "positive": [1]}}, "'positive' is [1]; expected the class that is positive"),
     ],
 )

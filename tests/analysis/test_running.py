@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.support.prose import sentence
 from wtb.analysis.interim import why_anytime
 from wtb.analysis.statistics import Design, Floats
 from wtb.analysis.statistics.sequential.anytime import bounded, claims
@@ -75,7 +76,7 @@ def test_a_row_that_lacks_many_scores_is_not_ranked() -> None:
 def test_nothing_is_named_before_a_case_has_ended_in_all() -> None:
     found = look(passes(1, 0.2, 0.9), ~ALL, Design(baseline=0), scale=(0, 1)).compared
     assert (found.best, found.candidates, found.rows[0].mean) == (None, (), None)
-    assert found.lead.because == "no case has ended in all of them yet"
+    assert found.lead.because == sentence("no case has ended in all of them yet")
 
 
 def test_no_figure_of_a_look_is_a_p() -> None:
@@ -126,7 +127,7 @@ def test_without_a_scale_uneven_differences_show_nothing_before_the_end(shape: s
     base = rng.normal(size=200)
     found = look(np.stack([base, base + gains]), ALL, Design(baseline=0)).compared
     assert (found.rows[1].delta_ci, found.clear) == (None, False)
-    assert "differences this uneven show nothing before the end" in str(found.lead.because)
+    assert sentence("differences this uneven show nothing before the end") in str(found.lead.because)
 
 
 def test_typical_differences_are_not_judged_before_the_end() -> None:
@@ -162,14 +163,14 @@ def test_enough_is_known_where_no_other_can_be_better_by_what_matters() -> None:
     ("status", "reason", "unfinished", "dropped", "because"),
     [
         ("completed", None, 0, 0, None),
-        ("completed", "known: a is best", 0, 9, "the sweep stopped when enough was known"),
-        ("completed", None, 3, 0, "3 cells are to run again"),
-        ("completed", None, 0, 1, "1 cell was cancelled or skipped"),
-        ("running", None, 5, 0, "the sweep is running"),
-        ("paused", "limit reached: usd = 1", 5, 0, "the sweep is paused"),
-        ("cancelled", None, 0, 5, "the sweep was cancelled"),
-        ("failed", "no such module", 5, 0, "the sweep failed"),
-        ("pending", None, 5, 0, "the sweep has not begun"),
+        ("completed", "known: a is best", 0, 9, sentence("the sweep stopped when enough was known")),
+        ("completed", None, 3, 0, sentence("{} cell{} to run again", 3, "s are")),
+        ("completed", None, 0, 1, sentence("{} cell{} cancelled or skipped", 1, " was")),
+        ("running", None, 5, 0, sentence("the sweep is running")),
+        ("paused", sentence("limit reached: {} = {}", "usd", 1), 5, 0, sentence("the sweep is paused")),
+        ("cancelled", None, 0, 5, sentence("the sweep was cancelled")),
+        ("failed", "no such module", 5, 0, sentence("the sweep failed")),
+        ("pending", None, 5, 0, sentence("the sweep has not begun")),
     ],
 )
 def test_figures_of_the_end_are_those_of_a_sweep_that_ran_as_planned(

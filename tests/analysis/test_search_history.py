@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 import pytest
 
+from tests.support.prose import sentence
 from wtb.analysis.matrix.build import build
 from wtb.analysis.search_history import shared_part
 from wtb.analysis.statistics import Design, compare
@@ -118,8 +119,8 @@ def test_the_same_combinations_again_are_another_look(tried: Any) -> None:
     shares = [spendable(2, 2), spendable(4, 1)]
     assert [found["best"]["y"]["level"] for found in (second, third)] == pytest.approx([0.05 * one for one in shares])
     said = " ".join(second["warnings"])
-    assert "second look at these rows by y: p, ★ and * allow for it" in said
-    assert "third look at these rows by y: p, ★ and * allow for it" in " ".join(third["warnings"])
+    assert sentence("{} look at these rows by {}: p, ★ and * allow for it", "second", "y") in said
+    assert sentence("{} look at these rows by {}: p, ★ and * allow for it", "third", "y") in " ".join(third["warnings"])
     assert "wtb pool" not in " ".join(third["warnings"]), "those had other rows"
 
 
@@ -220,7 +221,9 @@ def test_a_lead_that_so_many_tries_explain_is_not_clear() -> None:
     scores = np.stack([np.zeros(40), np.repeat([1.0, -1.0, 0.0], (12, 2, 26))])
     first, later = compare(scores, Design(baseline=0)), compare(scores, Design(baseline=0, share=spendable(49, 1)))
     assert (first.clear, later.clear) == (True, False)
-    assert later.lead.because == "that could be chance, given how many combinations were tried over these cases"
+    assert later.lead.because == sentence(
+        "that could be chance, given how many combinations were tried over these cases"
+    )
     assert later.lead.p == first.lead.p
     assert later.rows[1].p_adjusted == 1.0
     assert (later.rows[1].detectable or 0) > (first.rows[1].detectable or 1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.bench import make_bench
+from tests.support.prose import sentence
 from wtb.analysis.matrix.build import build
 from wtb.analysis.matrix.noise_sources import in_order
 from wtb.authoring.context.node_context import Context
@@ -125,7 +126,10 @@ def test_cases_that_lack_scores_are_counted_where_noise_is_split(database: Datab
     bench.run()
     matrix = build(database, bench.row)
     assert (matrix["noise"]["cases"], matrix["noise"]["incomplete"]) == (4, 4)
-    assert "This rests on 4 of 8 cases, because the others lack scores" in sentences.noise_parts(matrix)[0]
+    assert (
+        sentence("This rests on {} of {} cases, because the others lack scores", 4, 8)
+        in sentences.noise_parts(matrix)[0]
+    )
 
 
 def test_nodes_are_taken_in_the_order_in_which_they_run() -> None:

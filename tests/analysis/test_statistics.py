@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tests.support.amounts import examples
+from tests.support.prose import sentence
 from wtb.analysis.statistics import RESAMPLES, Comparison, Design, Estimate, Floats, Lead, compare, holm, paired, wilson
 from wtb.analysis.statistics.comparing import passes
 from wtb.analysis.statistics.intervals import rate_difference, t_quantile
@@ -315,7 +316,7 @@ def test_the_lead_over_the_closest_rival_is_told(lead: float) -> None:
         assert (found.candidates, found.lead.next_step, found.lead.because) == ((best,), None, None)
     else:
         assert found.candidates == (0, 1)
-        assert found.lead.because == "that could be chance"
+        assert found.lead.because == sentence("that could be chance")
         assert found.lead.ci is not None
         step, spread = found.lead.next_step, differences.std(ddof=1)
         assert step is not None
@@ -380,10 +381,10 @@ def test_the_figures_of_the_best_allow_for_its_having_been_chosen() -> None:
 def test_a_lead_of_which_nothing_can_be_told_says_why() -> None:
     assert compare(np.full((2, 3), np.nan)).lead == Lead(because="nothing is scored")
     assert compare(np.ones((1, 3))).lead == Lead(because="only one combination is ranked")
-    assert compare(np.array([[0.3], [0.4]])).lead.because == "they have only one case in common"
+    assert compare(np.array([[0.3], [0.4]])).lead.because == sentence("they have only one case in common")
     scores = np.ones((40, 40))
     np.fill_diagonal(scores, np.nan)
-    assert compare(scores).lead.because == "no case has a score of all of them"
+    assert compare(scores).lead.because == sentence("no case has a score of all of them")
 
 
 def test_cases_in_which_no_row_has_a_score_count_against_all_of_them() -> None:
@@ -396,10 +397,10 @@ def test_cases_in_which_no_row_has_a_score_count_against_all_of_them() -> None:
     scores = np.zeros((2, 40))
     scores[1, :5] = 1.0
     found = compare(scores).lead
-    assert found.because == "only 5 cases differ between them, too few to tell"
+    assert found.because == sentence("only {} between them, too few to tell", "5 cases differ")
     assert found.next_step is not None
     assert found.next_step.cases is not None
-    assert compare(np.ones((2, 9))).lead.because == "they score the same in all 9 cases that both have"
+    assert compare(np.ones((2, 9))).lead.because == sentence("they score the same in all {} cases that both have", 9)
 
 
 def test_effect_and_detectable_difference_are_those_of_the_paired_t_test() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.support import prose
 from tests.support.project import Project
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.matrix.build import build
@@ -46,8 +47,13 @@ def test_failed_cells_of_cases_that_expect_nothing_count_nowhere(run_sweep: Make
     assert found["metrics"]["exact_match"]["failed"] == 4
     assert found["scores_failed"] == 0
     assert default.get("bounds") is None, "no score is missing"
-    assert "6 of 12 cases have no expected value for exact_match: they get no score by it" in found["warnings"]
-    assert not [warning for warning in found["warnings"] if "in fewer cases" in warning]
+    assert (
+        prose.sentence(
+            "{} of {} cases {} no expected value for {}: they get no score by it", 6, 12, "have", "exact_match"
+        )
+        in found["warnings"]
+    )
+    assert not [warning for warning in found["warnings"] if prose.sentence("in fewer cases") in warning]
     tallies.tally(bench.database, bench.sweep_id)
     running = live(bench.database, find_sweep(bench.database, bench.sweep_id))["rows"][1]["metrics"]["exact_match"]
     assert (running["n"], running["mean"]) == (6, 2 / 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.prose import sentence
 from wtb.analysis.comparison.regressions import Question, answer
 from wtb.analysis.statistics import Design, compare
 from wtb.analysis.statistics.missing.unseen_losses import could_cancel, one_in, p_of_unseen
@@ -31,7 +32,9 @@ def test_small_gains_in_few_cases_get_no_star() -> None:
     assert (row.unseen, found.clear, found.best) == (10, False, 1)
     assert row.p_adjusted is not None
     assert row.p_adjusted > 0.05
-    assert found.lead.because == "a loss rarer than 1 in 10 cases cannot show here and could cancel gains this small"
+    assert found.lead.because == sentence(
+        "a {} rarer than 1 in {} cases cannot show here and could cancel {} this small", "loss", 10, "gains"
+    )
 
 
 def test_the_same_gains_in_many_cases_are_claimed() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.prose import sentence
 from wtb.analysis.comparison.changes import (
     code_changes,
     graph_changed,
@@ -154,8 +155,8 @@ def test_pools_are_what_shares_changed_code_and_all_together() -> None:
     assert told(("a", "y")) == [("the 2 combinations that share the changed node a", (2, 3)), every]
     assert told(("a", "x"), ("a", "y")) == [
         ("the 4 combinations that share the changed node a", (0, 1, 2, 3)),
-        ("the 2 combinations with the changed a=x", (0, 1)),
-        ("the 2 combinations with the changed a=y", (2, 3)),
+        (sentence("the {} combinations with the changed {}={}", 2, "a", "x"), (0, 1)),
+        (sentence("the {} combinations with the changed {}={}", 2, "a", "y"), (2, 3)),
         every,
     ]
     assert told(("c", "default"), ("d", "default")) == [
@@ -212,12 +213,13 @@ def test_a_fall_over_a_pool_is_told_with_its_bound() -> None:
 
 def test_unclear_is_worded_as_what_could_not_be_seen() -> None:
     assert sentences(facts(row("unclear"), row("unclear"))) == [
-        "m differs in 2 combinations by what could be chance: 25 cases can show that it lost less than 0.29, and no "
-        "less"
+        sentence("{} differs in {} by what could be chance", "m", "2 combinations")
+        + sentence(": {} can show that it lost less than {}", "25 cases", "0.29, and no less")
     ]
     assert sentences(facts(row("unclear", margin=0.05, cases_needed=841))) == [
-        "m differs in 1 combination by what could be chance: 25 cases can show that it lost less than 0.29; its margin "
-        "of 0.05 takes about 841, so 816 more"
+        sentence("{} differs in {} by what could be chance", "m", "1 combination")
+        + sentence(": {} can show that it lost less than {}", "25 cases", "0.29")
+        + sentence("; its margin of {} takes about {}, so {} more", "0.05", 841, 816)
     ]
 
 
@@ -234,13 +236,13 @@ def test_what_is_left_out_is_said() -> None:
     changed = {**NOTHING, "combinations": {"common": 1, "added": 0, "removed": 2}, "cases": cases}
     changed["metrics"] = {"common": 0, "added": ["z"], "removed": []}
     assert sentences(facts(row("same", 0.0), changed=changed, missing=(1, 0), unpaired=1, later=19)) == [
-        "10 of 19 cells are compared with nothing",
-        "1 cell that fails cannot be compared",
-        "left out: 1 case of the later sweep only",
-        "left out: 2 combinations of the earlier sweep only",
-        "left out: 1 case of which the input or what is expected was changed",
-        "left out: 1 cell without an outcome in the earlier sweep",
-        "only the later sweep is scored by z",
+        sentence("{} of {} are compared with nothing", 10, "19 cells"),
+        sentence("{} that fail{} cannot be compared", "1 cell", "s"),
+        sentence("left out: {} of the {} sweep only", "1 case", "later"),
+        sentence("left out: {} of the {} sweep only", "2 combinations", "earlier"),
+        sentence("left out: {} of which the input or what is expected was changed", "1 case"),
+        sentence("left out: {} without an outcome in the {} sweep", "1 cell", "earlier"),
+        sentence("only the {} sweep is scored by {}", "later", "z"),
     ]
 
 
@@ -339,8 +341,16 @@ def test_a_cell_that_differs_by_several_metrics_is_counted_once() -> None:
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        ("unclear", "unclear against main (sweep 1): 9 cells, a loss is neither shown nor ruled out"),
-        ("same", "no regression against main (sweep 1): 9 cells, no difference"),
+        (
+            "unclear",
+            "unclear against main" + sentence(" {}, a loss is neither shown nor ruled out", "(sweep 1): 9 cells"),
+        ),
+        (
+            "same",
+            sentence("no regression {}", "against main")
+            + " (sweep 1)"
+            + sentence("{} {} no difference", ":", "9 cells,"),
+        ),
         ("not worse", "no regression against main (sweep 1): 9 cells, not worse"),
     ],
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.evaluation.declarations import make_evaluator
@@ -82,11 +83,19 @@ def test_a_metric_of_scikit_learn_scores_lists_and_its_name_says_which_way_is_be
         (
             "sklearn.metrics:f1_score",
             {"arguments": {"avrage": "macro"}},
-            "no argument 'avrage'; did you mean 'average'?",
+            sentence("no argument {}", "'avrage'") + sentence("; did you mean '{}'?", "average"),
         ),
-        ("sklearn.metrics:f1_score", {"arguments": {"y_true": [1]}}, "no argument 'y_true'"),
-        ("sklearn.metrics:f1_score", {"arguments": "macro"}, "'arguments' is 'macro'; expected a mapping"),
-        ("autoevals:Levenshtein", {"feild": "a"}, "takes no option 'feild'; did you mean 'field'?"),
+        ("sklearn.metrics:f1_score", {"arguments": {"y_true": [1]}}, sentence("no argument {}", "'y_true'")),
+        (
+            "sklearn.metrics:f1_score",
+            {"arguments": "macro"},
+            sentence("'arguments' is {}; expected a mapping", "'macro'"),
+        ),
+        (
+            "autoevals:Levenshtein",
+            {"feild": "a"},
+            sentence("takes no option {}", "'feild'") + sentence("; did you mean '{}'?", "field"),
+        ),
     ],
 )
 def test_arguments_that_a_scorer_does_not_take_are_refused_before_anything_runs(
@@ -116,7 +125,9 @@ def test_a_scorer_that_cannot_be_made_is_refused_before_anything_runs() -> None:
 def test_what_a_scorer_cannot_read_is_an_error_of_the_score() -> None:
     with pytest.raises(InputError, match="no key 'questoin'; did you mean 'question'"):
         score("autoevals:Levenshtein", "a", "a", input="questoin")
-    with pytest.raises(InputError, match="'a' of the final state is 'text'; expected a list of texts"):
+    with pytest.raises(
+        InputError, match=sentence("{} of the final state is {}; expected a list of texts", "'a'", "'text'")
+    ):
         score("autoevals:Levenshtein", "text", "a", contexts="a")
 
 
@@ -254,7 +265,7 @@ def test_a_task_of_inspect_is_brought_over_and_scored_by_its_scorers(tmp_path: P
     assert made.returncode == 0, made.stderr
     left_out = [line for line in made.stderr.splitlines() if line.startswith("left out")]
     assert left_out == [
-        "left out: samples: metadata",
+        sentence("left out: ") + sentence("samples: metadata"),
         "left out: scorer: model_graded_qa",
         "left out: solver: system_message",
     ]

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.boundary import Malformed, check_key, plain, report
 from wtb.authoring.context.attempt_record import Record
 from wtb.authoring.graph import Decision
@@ -152,7 +153,7 @@ def test_a_report_with_anything_in_its_place_can_be_stored_or_is_refused(what: s
 
 
 def test_events_that_only_wtb_writes_cannot_be_reported() -> None:
-    with pytest.raises(Malformed, match="found an event"):
+    with pytest.raises(Malformed, match=sentence("found an event")):
         report("event", ["cell.succeeded", 1.0, {}])
     with pytest.raises(Malformed, match="found a report"):
         report("outcome", [])

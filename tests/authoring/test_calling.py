@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.code.calling import Caller
 from wtb.core.errors import NodeTimeout
 
@@ -141,7 +142,7 @@ def test_a_function_past_its_deadline_is_left_behind_and_counted(caller: Caller)
         released.wait(20)
         ended.set()
 
-    with pytest.raises(NodeTimeout, match="a thread cannot be stopped"):
+    with pytest.raises(NodeTimeout, match=sentence("a thread cannot be stopped")):
         caller.call(wait, timeout=SOON)
 
     assert caller.abandoned == 1
@@ -162,7 +163,7 @@ def test_a_coroutine_that_ignores_its_cancellation_is_counted_as_left_behind(
             except asyncio.CancelledError:
                 continue
 
-    with pytest.raises(NodeTimeout, match="it ignored its cancellation"):
+    with pytest.raises(NodeTimeout, match=sentence("it ignored its cancellation")):
         caller.call(stubborn, timeout=SOON)
     assert caller.abandoned == 1
     released.set()

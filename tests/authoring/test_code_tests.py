@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
@@ -66,11 +67,11 @@ def test_files_of_the_workspace_are_there_to_be_tested(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"seconds": 0}, "'seconds' is 0; expected a number above 0"),
-        ({"megabytes": 1.5}, "'megabytes' is 1.5; expected a number above 0, a whole one"),
+        ({"seconds": 0}, sentence("{} is {}; expected a number above 0", "'seconds'", 0)),
+        ({"megabytes": 1.5}, sentence("{} is {}; expected a number above 0, {}", "'megabytes'", "1.5", "a whole one")),
         ({"field": 3}, "'field' is 3; expected the name of a key of the state"),
-        ({"tests": "assert ("}, "the tests are no Python"),
-        ({"second": 1}, "takes no option 'second'; did you mean 'seconds'"),
+        ({"tests": "assert ("}, sentence("the tests are no Python")),
+        ({"second": 1}, sentence("takes no option {}", "'second'") + sentence("; did you mean '{}'", "seconds")),
     ],
 )
 def test_options_are_checked_before_anything_runs(options: dict[str, Any], words: str) -> None:
@@ -80,12 +81,12 @@ def test_options_are_checked_before_anything_runs(options: dict[str, Any], words
 
 
 def test_a_case_without_tests_has_no_score(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the tests are nothing; expected Python"):
+    with pytest.raises(InputError, match=sentence("the tests are {}; expected Python", "nothing")):
         passes(tmp_path, RIGHT, tests=None)  # type: ignore[arg-type]
 
 
 def test_remote_callers_cannot_have_code_run_so(database: Database) -> None:
-    with pytest.raises(InputError, match="nothing is imported here"):
+    with pytest.raises(InputError, match=sentence("nothing is imported here")):
         make_evaluator("code_tests", {"field": "code"}, PublishedCode(database).load)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import (
     CellResult,
@@ -98,27 +99,27 @@ def test_names_say_what_is_scored_and_can_be_given() -> None:
     ("written", "words"),
     [
         ({"all_of": []}, "'of' is an empty list"),
-        ({"all_of": None}, "'of' is nothing"),
+        ({"all_of": None}, sentence("{} is nothing", "'of'")),
         ({"not": {}}, "'of' is an empty mapping"),
-        ({"not": [BLUE, RED]}, "expected built-in evaluators"),
-        ({"not": {"of": BLUE, "field": "a"}}, "takes no option 'field' beside 'of'"),
+        ({"not": [BLUE, RED]}, sentence("expected built-in evaluators")),
+        ({"not": {"of": BLUE, "field": "a"}}, sentence("takes no option {} beside 'of'", "'field'")),
         ({"all_of": [5]}, "a part is 5"),
-        ({"all_of": [{"contains": {}, "regex": {}}]}, "a part is a mapping"),
-        ({"all_of": [{"rouge": {"field": "a"}}]}, "'rouge' gives a score, neither pass nor fail"),
-        ({"any_of": ["containz"]}, "did you mean 'contains'"),
-        ({"any_of": ["m:own"]}, "functions of your own are not combined"),
+        ({"all_of": [{"contains": {}, "regex": {}}]}, sentence("a part is {}", "a mapping")),
+        ({"all_of": [{"rouge": {"field": "a"}}]}, sentence("{} gives a score, neither pass nor fail", "'rouge'")),
+        ({"any_of": ["containz"]}, sentence("did you mean '{}'", "contains")),
+        ({"any_of": ["m:own"]}, sentence("functions of your own are not combined")),
         ({"any_of": ["contains"]}, "evaluator 'any_of': evaluator 'contains' needs the option 'field'"),
-        ({"all_of": [{"contains": {"field": "a", "timeout": 5}}]}, "expected it of 'all_of' itself"),
-        ({"weighted_mean": ["latency"]}, "'latency' has no scale"),
+        ({"all_of": [{"contains": {"field": "a", "timeout": 5}}]}, sentence("expected it of {} itself", "'all_of'")),
+        ({"weighted_mean": ["latency"]}, sentence("{} has no scale", "'latency'")),
         ({"weighted_mean": [{"contains": {"field": "a", "weight": 0}}]}, "'weight' is 0"),
-        ({"weighted_mean": [{"contains": {"field": "a", "weight": "much"}}]}, "'weight' is 'much'"),
-        ({"all_of": [{"contains": {"field": "a", "weight": 2}}]}, "takes no option 'weight'"),
-        ({"cost": {"at_most": "cheap"}}, "'at_most' is 'cheap'; expected a finite number"),
-        ({"cost": {"at_most": True}}, "'at_most' is True"),
-        ({"cost": {"at_least": 2, "at_most": 1}}, "expected the lower end first"),
-        ({"cost": {"at_most": 1, "scale": [0, 1]}}, "both 'scale' and 'at_most'"),
-        ({"cost": {"name": "per case"}}, "expected letters, digits and underscores"),
-        ({"cost": {"on_failure": 0}}, "takes no option 'on_failure'"),
+        ({"weighted_mean": [{"contains": {"field": "a", "weight": "much"}}]}, sentence("'weight' is {}", "'much'")),
+        ({"all_of": [{"contains": {"field": "a", "weight": 2}}]}, sentence("takes no option {}", "'weight'")),
+        ({"cost": {"at_most": "cheap"}}, sentence("{} is {}; expected a finite number", "'at_most'", "'cheap'")),
+        ({"cost": {"at_most": True}}, sentence("'at_most' {}", "is True")),
+        ({"cost": {"at_least": 2, "at_most": 1}}, sentence("expected the lower end first")),
+        ({"cost": {"at_most": 1, "scale": [0, 1]}}, sentence("both 'scale' and {}", "'at_most'")),
+        ({"cost": {"name": "per case"}}, sentence("expected letters, digits and underscores")),
+        ({"cost": {"on_failure": 0}}, sentence("takes no option {}", "'on_failure'")),
     ],
 )
 def test_what_cannot_be_combined_is_refused_before_anything_runs(written: Any, words: str) -> None:
@@ -130,7 +131,7 @@ def test_evaluators_in_evaluators_end_somewhere() -> None:
     deep = BLUE
     for _ in range(30):
         deep = {"not": [deep]}
-    with pytest.raises(InputError, match="more than 20 deep"):
+    with pytest.raises(InputError, match=sentence("more than {} deep", 20)):
         made(deep)
 
 
@@ -147,12 +148,12 @@ def test_a_case_asserts_for_itself() -> None:
 @pytest.mark.parametrize(
     ("written", "words"),
     [
-        ([{"rogue": {"field": "a"}}], "did you mean 'rouge'"),
-        ([{"contains": {}}], "needs the option 'field'"),
-        ([{"regex": {"field": "a", "pattern": "("}}], "not a regular expression"),
-        (["assertions"], "'assertions' is no built-in evaluator"),
+        ([{"rogue": {"field": "a"}}], sentence("did you mean '{}'", "rouge")),
+        ([{"contains": {}}], sentence("needs the option {}", "'field'")),
+        ([{"regex": {"field": "a", "pattern": "("}}], sentence("not a regular expression")),
+        (["assertions"], sentence("{} is no built-in evaluator", "'assertions'")),
         ([5], "a part is 5"),
-        (["latency"], "no scale from 0 to 1"),
+        (["latency"], sentence("no scale from 0 to 1")),
     ],
 )
 def test_assertions_that_can_give_no_score_are_told_of_the_case(written: Any, words: str) -> None:
@@ -175,5 +176,5 @@ def test_assertions_that_are_written_alike_are_read_once() -> None:
 
 
 def test_assertions_take_no_parts_of_the_sweep() -> None:
-    with pytest.raises(InputError, match="takes no option 'of'"):
+    with pytest.raises(InputError, match=sentence("takes no option {}", "'of'")):
         made({"assertions": [BLUE]})

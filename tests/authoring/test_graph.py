@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.edges import END
 from wtb.authoring.graph import Route, Routes, is_conditional, successors
 from wtb.authoring.workflow import Workflow
@@ -65,7 +66,7 @@ def test_a_node_reached_by_several_nodes_of_one_step_runs_once_in_the_next() -> 
     assert after(wf, "bc").next == ("d",)
 
 
-@pytest.mark.parametrize("last", ["an edge to END", "no edge at all"])
+@pytest.mark.parametrize("last", [sentence("an edge to END"), "no edge at all"])
 def test_a_path_ends_where_nothing_follows(last: str) -> None:
     wf = workflow("a")
     if last == "an edge to END":
@@ -154,7 +155,7 @@ def test_the_default_edge_is_followed_when_no_condition_is_true() -> None:
 
     found = after(wf, "a")
     assert found.next == ("c",)
-    assert found.decisions[0].why == "no condition is true"
+    assert found.decisions[0].why == sentence("no condition is true")
 
 
 def test_the_default_edge_is_not_followed_when_a_condition_is_true() -> None:
@@ -187,7 +188,7 @@ def test_where_no_condition_is_true_and_nothing_is_the_default_the_error_names_t
     wf = workflow("ab")
     wf.edge("a", "b", when=no)
 
-    with pytest.raises(RoutingError, match="no edge leads on from node 'a'"):
+    with pytest.raises(RoutingError, match=sentence("no edge leads on from node {}", "'a'")):
         after(wf, "a")
 
 
@@ -223,7 +224,7 @@ def test_without_a_default_the_error_names_node_key_and_a_near_match() -> None:
 
 @pytest.mark.parametrize("key", [None, 1, True, ["good"]])
 def test_a_key_that_is_not_text_is_an_error_that_shows_it(key: Any) -> None:
-    with pytest.raises(RoutingError, match="after node 'a' returned "):
+    with pytest.raises(RoutingError, match=sentence("after node {} returned ", "'a'")):
         after(branching(lambda state: key), "a")
 
 

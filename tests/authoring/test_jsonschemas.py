@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.evaluation.json_schemas import check_schema, fits
 from wtb.core.errors import InputError
 
@@ -51,7 +52,7 @@ def test_a_schema_nested_without_end_is_refused() -> None:
     deep: dict[str, Any] = {}
     for _ in range(5000):
         deep = {"not": deep}
-    with pytest.raises(InputError, match="nested too deeply"):
+    with pytest.raises(InputError, match=sentence("nested too deeply")):
         check_schema(deep)
 
 

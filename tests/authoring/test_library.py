@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.evaluation.built_in import BUILT_IN
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
@@ -157,13 +158,13 @@ def test_sql_is_equal_however_it_is_written(found: str, equal: bool) -> None:
     ("name", "options", "words"),
     [
         ("ndcg", {"k": 0}, "'k' is 0; expected a whole number of at least 1"),
-        ("ndcg", {"k": True}, "'k' is True; expected a whole number"),
+        ("ndcg", {"k": True}, sentence("{}; expected a whole number", "'k' is True")),
         ("rouge", {"variant": "3"}, "'variant' is '3'; expected one of 1, 2, L"),
         ("rouge", {"figure": "best"}, "expected one of f1, precision, recall"),
-        ("bleu", {"tokenize": "spm"}, "expected one of 13a"),
+        ("bleu", {"tokenize": "spm"}, sentence("expected one of {}", "13a")),
         ("chrf", {"word_order": -1}, "'word_order' is -1"),
-        ("sql_equal", {"dialect": "postgers"}, "did you mean 'postgres'"),
-        ("edit_similarity", {"ignore_case": "yes"}, "expected true or false"),
+        ("sql_equal", {"dialect": "postgers"}, sentence("did you mean '{}'", "postgres")),
+        ("edit_similarity", {"ignore_case": "yes"}, sentence("expected true or false")),
     ],
 )
 def test_options_are_refused_before_anything_runs(name: str, options: Mapping[str, Any], words: str) -> None:
@@ -174,12 +175,12 @@ def test_options_are_refused_before_anything_runs(name: str, options: Mapping[st
 @pytest.mark.parametrize(
     ("name", "found", "expected", "words"),
     [
-        ("rouge", 5, "five", "'a' of the final state is 5; expected text"),
-        ("rouge", "five", 5, "expected a text, or a list of texts"),
-        ("rouge", "five", [], "expected a text, or a list of texts"),
-        ("ndcg", "d1", ["d1"], "expected a list of ids"),
-        ("ndcg", ["d1"], {"a": {"d1": "high"}}, "a grade in 'expected' of 'a' is 'high'"),
-        ("ndcg", ["d1"], None, "expected a list of relevant ids"),
+        ("rouge", 5, "five", sentence("{} of the final state is {}; expected text", "'a'", 5)),
+        ("rouge", "five", 5, sentence("expected a text, or a list of texts")),
+        ("rouge", "five", [], sentence("expected a text, or a list of texts")),
+        ("ndcg", "d1", ["d1"], sentence("expected a list of ids")),
+        ("ndcg", ["d1"], {"a": {"d1": "high"}}, sentence("a grade in 'expected' of {} is {}", "'a'", "'high'")),
+        ("ndcg", ["d1"], None, sentence("expected a list of relevant ids")),
         ("sql_equal", "SELECT 1", "SELECT (", "is no SQL"),
     ],
 )
@@ -211,5 +212,5 @@ def test_an_evaluator_whose_package_is_missing_says_which_extra(
     )
     with pytest.raises(InputError) as refused:
         make_evaluator(name, {"field": "a"}, str)
-    assert f"needs the package {package}" in str(refused.value)
+    assert sentence("needs the package {}", package) in str(refused.value)
     assert f'pip install "workflow-test-bench[{extra}]"' in str(refused.value)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.code.fingerprint import code_of
 from wtb.authoring.code.walk import Code
 
@@ -501,9 +502,9 @@ def test_source_with_a_stray_byte_counts_all_the_same(load: Load) -> None:
 def test_what_could_not_be_followed_is_listed(load: Load) -> None:
     code = load("[open(state[0]), subprocess.run(state[1]), importlib.import_module(state[2])]")
     assert code.not_followed == [
-        "flow: line 13 imports a module by a computed name",
-        "flow, line 13: it opens a file whose path is computed",
-        "flow, line 13: it starts a program by a computed command",
+        sentence("{} imports a module by a computed name", "flow: line 13"),
+        "flow, line 13: " + sentence("it opens a file whose path is computed"),
+        "flow, line 13: " + sentence("it starts a program by a computed command"),
     ]
 
 
@@ -556,6 +557,6 @@ def test_scripts_that_scripts_start_are_followed(load: Load, file: str) -> None:
     assert before == again
     assert changed(before, after) == {f"script {file}"}
     assert [problem for problem in before.not_followed if problem.startswith("script")] == [
-        "script agent.sh, line 3: it starts a program by a computed name",
-        "script agent.sh, line 6: it starts a program by a computed name",
+        sentence("script {}, line {}: it starts a program by a computed name", "agent.sh", 3),
+        sentence("script {}, line {}: it starts a program by a computed name", "agent.sh", 6),
     ]

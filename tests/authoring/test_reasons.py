@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb import Score
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator, evaluate, evaluator
@@ -35,24 +36,34 @@ def scored(written: Any, found: object, expected: object = None, fn: Any = None)
     [
         ({"exact_match": A}, "London", "Paris", "a is 'London'; expected 'Paris'"),
         ({"contains": A}, "London", ["Lon", "Paris", "Rome"], "'Paris', 'Rome' is not in a"),
-        ({"contains": {**A, "text": "Paris"}}, "London", None, "'Paris' is not in a"),
-        ({"contains_any": {**A, "text": ["x", "y"]}}, "London", None, "none of 'x', 'y' is in a"),
-        ({"regex": {**A, "pattern": "^P"}}, "London", None, "the pattern '^P' is not found in a"),
-        ({"json_schema": {**A, "schema": {"type": "object"}}}, "{", None, "a is no JSON: "),
-        ({"json_schema": {**A, "schema": {"type": "object"}}}, "[1]", None, "a does not fit the schema: it is [1]"),
+        ({"contains": {**A, "text": "Paris"}}, "London", None, sentence("{} is not in {}", "'Paris'", "a")),
+        ({"contains_any": {**A, "text": ["x", "y"]}}, "London", None, sentence("none of {} is in {}", "'x', 'y'", "a")),
+        ({"regex": {**A, "pattern": "^P"}}, "London", None, sentence("the pattern {} is not found in {}", "'^P'", "a")),
+        ({"json_schema": {**A, "schema": {"type": "object"}}}, "{", None, sentence("{} is no JSON: ", "a")),
+        (
+            {"json_schema": {**A, "schema": {"type": "object"}}},
+            "[1]",
+            None,
+            sentence("{} does not fit the schema: it is {}", "a", "[1]"),
+        ),
         ({"numeric_close": A}, 3, 4, "a is 3; expected 4"),
-        ({"not": [{"contains": {**A, "text": "Lon"}}]}, "London", None, "contains passes, and must not"),
+        (
+            {"not": [{"contains": {**A, "text": "Lon"}}]},
+            "London",
+            None,
+            sentence("{} passes, and must not", "contains"),
+        ),
         (
             {"all_of": [{"contains": {**A, "text": "Lon"}}, {"any_of": [{"regex": {**A, "pattern": "P"}}]}]},
             "London",
             None,
-            "any_of: regex: the pattern 'P' is not found in a",
+            "any_of: regex: " + sentence("the pattern {} is not found in {}", "'P'", "a"),
         ),
         (
             {"weighted_mean": [{"contains": {**A, "text": "L"}}, {"contains": {**A, "text": "P"}}]},
             "London",
             None,
-            "contains: 'P' is not in a",
+            "contains" + sentence("{} is not in {}", ": 'P'", "a"),
         ),
     ],
 )
@@ -97,7 +108,12 @@ def test_functions_return_scores_with_reasons_alone_or_by_key() -> None:
 
 @pytest.mark.parametrize(
     ("value", "error"),
-    [("good", "returned str"), (float("nan"), "must be finite"), (7, "outside the declared scale"), (None, "NoneType")],
+    [
+        ("good", "returned str"),
+        (float("nan"), sentence("must be finite")),
+        (7, sentence("outside the declared scale")),
+        (None, "NoneType"),
+    ],
 )
 def test_a_score_that_is_none_fails_with_or_without_a_reason(value: Any, error: str) -> None:
     @evaluator(scale=(0, 1))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.code.recipe import AddedVariant, NamedEvaluator, Recipe, assemble
@@ -167,7 +168,7 @@ def test_a_recipe_that_cannot_be_followed_says_what_is_missing(module: ModuleTyp
     name = module.__name__
     with pytest.raises(InputError, match=r"has no 'othr'; did you mean 'other'\?"):
         assemble(Recipe(f"{name}:wf", [AddedVariant("answer", "x", f"{name}:othr", None, {})]))
-    with pytest.raises(InputError, match="has no variant 'ownn' to derive from"):
+    with pytest.raises(InputError, match=sentence("has no variant {} to derive from", "'ownn'")):
         assemble(Recipe(f"{name}:wf", [AddedVariant("answer", "x", None, "ownn", {})]))
 
 
@@ -200,17 +201,17 @@ def test_what_can_be_imported_runs_in_processes(module: ModuleType) -> None:
 
 
 def test_a_workflow_made_in_a_function_is_tied() -> None:
-    assert "'small' cannot be imported" in tie(sweep(small(), vary={"a": "all"}))
+    assert sentence("{} cannot be imported", "'small'") in tie(sweep(small(), vary={"a": "all"}))
 
 
 def test_a_workflow_of_the_script_itself_is_tied(monkeypatch: pytest.MonkeyPatch) -> None:
     workflow = small()
     monkeypatch.setattr(sys.modules["__main__"], "script_wf", workflow, raising=False)
-    assert "made in a script, a notebook or a function" in tie(sweep(workflow, vary={"a": "all"}))
+    assert sentence("made in a script, a notebook or a function") in tie(sweep(workflow, vary={"a": "all"}))
 
 
 def test_a_copy_of_a_workflow_is_tied_for_it_is_not_what_an_import_gives(module: ModuleType) -> None:
-    assert "cannot be imported" in tie(sweep(module.wf.copy()))
+    assert sentence("cannot be imported") in tie(sweep(module.wf.copy()))
 
 
 @pytest.mark.parametrize("made", ["closure", "lambda", "object", "of the script"])
@@ -235,7 +236,7 @@ def test_an_evaluator_that_no_import_gives_ties_its_sweep(
         "object": Scorer(),
         "of the script": script,
     }
-    assert "cannot be imported" in tie(sweep(module.wf, evaluate=[given[made]]))
+    assert sentence("cannot be imported") in tie(sweep(module.wf, evaluate=[given[made]]))
 
 
 def test_a_parameter_that_cannot_be_stored_is_refused_with_its_key(module: ModuleType) -> None:
@@ -247,7 +248,7 @@ def test_a_workflow_of_a_module_that_only_this_process_has_is_tied(monkeypatch: 
     made = ModuleType("made_by_hand")
     made.wf = small()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "made_by_hand", made)
-    assert "cannot be imported" in tie(sweep(made.wf, vary={"a": "all"}))
+    assert sentence("cannot be imported") in tie(sweep(made.wf, vary={"a": "all"}))
 
 
 def test_processes_are_refused_to_a_tied_sweep_and_the_reason_is_named() -> None:

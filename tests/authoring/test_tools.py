@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.edges import END
 from wtb.authoring.tools import Tool, Tools
 from wtb.authoring.workflow import Workflow
@@ -49,10 +50,18 @@ def test_a_call_that_fails_is_told_and_raises_what_the_tool_raised() -> None:
     ("call", "error", "words"),
     [
         (lambda given: given.serch(q=1), InputError, "no tool 'serch'; did you mean 'search'"),
-        (lambda given: given["x"](q=1), InputError, "expected one of: search"),
-        (lambda given: given.search(1), InputError, "expected its arguments by name"),
-        (lambda given: given.search(q=object()), StateError, "tool 'search', argument 'q' cannot be stored"),
-        (lambda given: given.search(q=1), StateError, "tool 'search': what it returned cannot be stored"),
+        (lambda given: given["x"](q=1), InputError, sentence("expected one of: {}", "search")),
+        (lambda given: given.search(1), InputError, sentence("expected its arguments by name")),
+        (
+            lambda given: given.search(q=object()),
+            StateError,
+            sentence("tool {}, argument {} cannot be stored", "'search'", "'q'"),
+        ),
+        (
+            lambda given: given.search(q=1),
+            StateError,
+            sentence("tool {}: what it returned cannot be stored", "'search'"),
+        ),
     ],
 )
 def test_what_a_tool_cannot_take_or_give_is_refused(call: Any, error: type[Exception], words: str) -> None:
@@ -162,6 +171,6 @@ def test_tools_that_cannot_work_are_problems_of_the_workflow() -> None:
     with pytest.raises(WorkflowError) as refused:
         wf.validate()
 
-    assert "'x' is positional-only" in str(refused.value)
-    assert "its reverse function is int" in str(refused.value)
-    assert "two tools are named 't'" in str(refused.value)
+    assert sentence("{} is positional-only", "'x'") in str(refused.value)
+    assert sentence("its {} function is {}", "reverse", "int") in str(refused.value)
+    assert sentence("two tools are named {}", "'t'") in str(refused.value)

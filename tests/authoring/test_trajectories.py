@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 from wtb.core.errors import InputError
@@ -169,10 +170,10 @@ def test_quantities_are_compared_whatever_their_units(found: Any, expected: Any,
     ("name", "options", "words"),
     [
         ("tools_called", {"order": "sorted"}, "expected one of any, in_order, exact"),
-        ("tools_avoided", {}, "needs the option 'tools'"),
-        ("tools_avoided", {"tools": "delete"}, "'tools' is 'delete'; expected a list of names"),
-        ("tools_avoided", {"tools": [1]}, "expected a list of names"),
-        ("nodes_visited", {"nodes": []}, "expected a list of names"),
+        ("tools_avoided", {}, sentence("needs the option {}", "'tools'")),
+        ("tools_avoided", {"tools": "delete"}, sentence("{} is {}; expected a list of names", "'tools'", "'delete'")),
+        ("tools_avoided", {"tools": [1]}, sentence("expected a list of names")),
+        ("nodes_visited", {"nodes": []}, sentence("expected a list of names")),
         ("no_personal_data", {"kinds": ["names"]}, "expected a list of email, card"),
     ],
 )
@@ -185,11 +186,11 @@ def test_their_options_are_refused_before_anything_runs(name: str, options: dict
 @pytest.mark.parametrize(
     ("name", "found", "expected", "words"),
     [
-        ("tool_calls", "search", None, "expected a list of messages"),
-        ("tools_called", [], "search", "expected a list of names of tools"),
-        ("tool_arguments", [], [], "expected a list of calls"),
-        ("tool_arguments", [], [{"args": {}}], "expected a list of calls"),
-        ("quantity_close", "5 m", "five", "expected one such as '5 km'"),
+        ("tool_calls", "search", None, sentence("expected a list of messages")),
+        ("tools_called", [], "search", sentence("expected a list of names of tools")),
+        ("tool_arguments", [], [], sentence("expected a list of calls")),
+        ("tool_arguments", [], [{"args": {}}], sentence("expected a list of calls")),
+        ("quantity_close", "5 m", "five", sentence("expected one such as '5 km'")),
         ("no_secrets", 5, None, "expected text"),
     ],
 )

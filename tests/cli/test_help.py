@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer.main
 
+from tests.support.prose import sentence
 from wtb.cli.commands import GROUPS, summary
 from wtb.cli.main import app
 
@@ -149,7 +150,7 @@ def test_the_version_is_shown(project: Project) -> None:
 )
 def test_commands_of_other_tools_are_answered_with_ours(empty_project: Project, command: str, ours: str) -> None:
     said = " ".join(empty_project.inside(command, check=2).said.replace("│", " ").split())
-    assert f"No such command '{command}'; use `wtb {ours}`" in said
+    assert sentence("No such command '{}'; use `wtb {}`", command, ours) in said
     assert "serve" not in ours or "--open" in empty_project.inside("serve", "--help", check=0).stdout
 
 

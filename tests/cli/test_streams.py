@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.forkserver import COMMAND
 from tests.support.project import Outcome, Project
+from tests.support.prose import sentence
 
 # Of each way in which results are written: by the library that makes helps, by `print`, as a table, as JSON, in parts.
 COMMANDS = [
@@ -52,8 +53,8 @@ def shell(shared_project: Project) -> Shell:
 @pytest.mark.parametrize(
     ("stdout", "message"),
     [
-        (">/dev/full", "the result cannot be written to stdout: No space left on device"),
-        (">&-", "stdout is closed, so the result is not written; open it, or name a file with --output"),
+        (">/dev/full", sentence("the result cannot be written to stdout: {}", "No space left on device")),
+        (">&-", sentence("stdout is closed, so the result is not written; open it, or name a file with --output")),
     ],
 )
 def test_a_result_that_cannot_be_written_is_one_line(shell: Shell, command: str, stdout: str, message: str) -> None:

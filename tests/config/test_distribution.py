@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.config.distribution import NAME, TAKEN
 from wtb.hosting.diagnostics.machine import examine
 
@@ -52,7 +53,7 @@ def test_the_taken_name_is_nowhere_installed() -> None:
         "pip install --upgrade pytest wtb==0.3.1",
         "uv add wtb",
         "uv pip install wtb",
-        "run: uvx wtb run sweep.yaml",
+        sentence("{}wtb run sweep.yaml", "run: uvx "),
         "graphs (`wtb[langgraph]`)",
     ],
 )
@@ -63,8 +64,8 @@ def test_what_would_install_it_is_found(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "pip install path/to/wtb",
-        'pip install "path/to/wtb[stack]"',
+        sentence("pip install {}", "path/to/wtb"),
+        sentence('pip install "{}[{}]"', "path/to/wtb", "stack"),
         "pip install ./wheels/workflow_test_bench-*.whl",
         "pip install pytest; wtb run",
         "pip install xllamacpp && wtb run",
@@ -96,5 +97,5 @@ def test_doctor_warns_where_another_distribution_owns_the_package_too(
     installed(tmp_path, TAKEN, "0.3.1")
     (found,) = (one for one in examine(url)["checks"] if one["name"] == "installed")
     assert found["status"] == "problem"
-    assert "wtb 0.3.1, which is another project" in found["found"]
-    assert found["fix"] == f"pip uninstall {TAKEN} {NAME}; then install WTB again"
+    assert sentence("{} {}, which is another project", "wtb", "0.3.1") in found["found"]
+    assert found["fix"] == sentence("pip uninstall {} {}; then install WTB again", TAKEN, NAME)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.config import yaml_reader
 from wtb.config.yaml_reader import Located, key_text, parse, read
 from wtb.core.errors import InputError, describe
@@ -125,7 +126,9 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
 
 
 def test_duplicate_keys_are_refused_with_both_lines() -> None:
-    assert refusal("a: 1\nb: 2\na: 3") == "f.yaml:3: key 'a' twice (first in line 1); expected each key once"
+    assert refusal("a: 1\nb: 2\na: 3") == "f.yaml:3: " + sentence(
+        "key '{}' twice (first in line {})", "a", 1
+    ) + sentence("; expected each key once")
 
 
 def test_duplicate_keys_are_refused_at_any_depth() -> None:
@@ -142,21 +145,21 @@ def test_duplicate_keys_are_refused_at_any_depth() -> None:
         ("a: !!str 1", 1, "tag 'tag:yaml.org,2002:str'"),
         ("a: 1\n<<: {b: 2}", 2, "merge key '<<'"),
         ("a: 1\n---\nb: 2", 2, "a second document"),
-        ("1: a", 1, "1 as a key; expected text; put it in quotes"),
+        ("1: a", 1, sentence("{}; expected text", "1 as a key") + sentence("; put it in quotes")),
         ("true: a", 1, "true as a key"),
         ("? [a, b]\n: c", 1, "a list as a key"),
-        ("- a", 1, "a list; expected a mapping"),
-        ("just words", 1, "'just words'; expected a mapping"),
-        ("", 1, "the file is empty; expected a mapping"),
-        ("# only a comment\n", 1, "the file is empty"),
+        ("- a", 1, sentence("{}; expected a mapping", "a list")),
+        ("just words", 1, sentence("{}; expected a mapping", "'just words'")),
+        ("", 1, sentence("{}; expected a mapping", "the file is empty")),
+        ("# only a comment\n", 1, sentence("the file is empty")),
         ("a: 1\nb: [1, 2\nc: 3", 3, "not YAML: "),
-        ("a: 1\n\tb: 2", 2, "a tab in the indentation"),
+        ("a: 1\n\tb: 2", 2, sentence("a tab in the indentation")),
         ("a: 1\nb: '", 2, "not YAML: "),
         ("a: 1\nb: \x07", 2, "not YAML: character U+0007"),
-        ('a: "\\0"', 1, "a NUL character in text"),
+        ('a: "\\0"', 1, sentence("a NUL character in text")),
         ('"a\\nb": 1', 1, "key 'a\\nb'; expected printable characters only"),
-        ("a: " + "9" * 5000, 1, "a number of 5,000 digits"),
-        ("a: 1e999", 1, "1e999 is too large for a number"),
+        ("a: " + "9" * 5000, 1, sentence("a number of {} digits", "5,000")),
+        ("a: 1e999", 1, sentence("{} is too large for a number", "1e999")),
     ],
 )
 def test_what_is_not_plain_is_refused_with_its_line(text: str, line: int, found: str) -> None:
@@ -166,7 +169,9 @@ def test_what_is_not_plain_is_refused_with_its_line(text: str, line: int, found:
 
 
 def test_a_file_that_is_not_utf_8_is_refused_with_its_line() -> None:
-    assert refusal(b"a: 1\nb: \xff") == "f.yaml:2: byte 0xff is not UTF-8; expected a text file in UTF-8"
+    assert refusal(b"a: 1\nb: \xff") == sentence(
+        "{}: byte 0x{} is not UTF-8; expected a text file in UTF-8", "f.yaml:2", "ff"
+    )
 
 
 @pytest.mark.parametrize("deep", ["[" * 60, "{a: " * 60, "[" * 500_000])
@@ -192,7 +197,12 @@ def test_a_file_of_100_mb_is_refused_without_being_read(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(100_000_000)
     started = time.process_time()
-    with pytest.raises(InputError, match=r"big.yaml:1: the file has 100,000,000 bytes; expected at most 1,048,576"):
+    with pytest.raises(
+        InputError,
+        match="big.yaml:1: "
+        + sentence("the file has {} bytes", "100,000,000")
+        + sentence("; expected at most {}", "1,048,576"),
+    ):
         read(path)
     assert time.process_time() - started < 1
 
@@ -204,13 +214,13 @@ def test_a_missing_file_is_refused_with_a_near_match(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not a regular file"):
+    with pytest.raises(InputError, match=sentence("not a regular file")):
         read(tmp_path)
 
 
 def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
-    with pytest.raises(InputError, match="not a regular file"):
+    with pytest.raises(InputError, match=sentence("not a regular file")):
         read(tmp_path / "pipe.yaml")
 
 

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from langchain_core.messages import AIMessage, HumanMessage
 
+from tests.support.prose import sentence
 from wtb.core.errors import StateError
 from wtb.core.serialization import codec
 from wtb.core.serialization.codec import decode, digest, encode
@@ -445,8 +446,8 @@ def local_enum() -> Any:
         ({"a": Plain()}, "a", "Plain", "dataclass"),
         ({"a": object()}, "a", "builtins.object", "dataclass"),
         ({"a": local_class()}, "a", "Hidden", "inside a function"),
-        ({"a": local_enum()}, "a", "Nowhere", "top of a module"),
-        ({"a": local_generic()}, "a", "Box[bytes]", "top of a module"),
+        ({"a": local_enum()}, "a", "Nowhere", sentence("top of a module")),
+        ({"a": local_generic()}, "a", "Box[bytes]", sentence("top of a module")),
         ({"a": LateField()}, "a", "filled", "give it one"),
         ({"a": Message.model_construct(id="x")}, "a", "content", "give it one"),
         ({"a": np.array([object()])}, "a", "dtype object", "list"),
@@ -513,7 +514,7 @@ def test_a_value_is_refused_from_the_first_byte_over_the_limit(monkeypatch: pyte
     with pytest.raises(StateError, match=r"larger than 100 bytes.*ctx\.workspace"):
         encode("x" * 99)
     for value in (b"x" * 101, ["x" * 60, "x" * 60], {"k" * 101: 1}, np.zeros(20), list(range(60)), "é" * 60):
-        with pytest.raises(StateError, match="larger than 100 bytes"):
+        with pytest.raises(StateError, match=sentence("larger than {} bytes", 100)):
             encode({"a": value})
 
 
@@ -525,9 +526,9 @@ def test_a_small_object_that_stands_for_a_huge_value_is_refused_without_building
     with pytest.raises(StateError):
         encode(value)
     wide: Any = b"x" * (1 << 20)
-    with pytest.raises(StateError, match=r"larger than 67,108,864 bytes"):
+    with pytest.raises(StateError, match=sentence("larger than {} bytes", "67,108,864")):
         encode([wide] * 1000)
-    with pytest.raises(StateError, match=r"larger than 67,108,864 bytes"):
+    with pytest.raises(StateError, match=sentence("larger than {} bytes", "67,108,864")):
         encode(np.broadcast_to(np.float64(1), (1 << 40,)))
 
 
@@ -604,7 +605,7 @@ def test_a_class_that_its_name_no_longer_leads_to_is_refused(monkeypatch: pytest
     point = Point(1)
     encode(point)
     monkeypatch.setattr(sys.modules[__name__], "Point", Doc)
-    with pytest.raises(StateError, match="its name does not lead to it"):
+    with pytest.raises(StateError, match=sentence("its name does not lead to it")):
         encode(point)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.prose import sentence
 from wtb.core.errors import InputError
 from wtb.core.tree import combinations
 from wtb.core.tree.combinations import Loc, Random, count, count_grid, expand
@@ -76,7 +77,7 @@ def test_an_explicit_list_takes_the_baselines_variant_where_it_names_none() -> N
 
 def test_an_explicit_combination_given_twice_is_refused() -> None:
     assert refusals(VARY, [{"A": "default"}, {"A": "a1"}, {"B": "b0"}]) == (
-        "combinations.2: A=default, B=b0 twice (item 3 is item 1); expected each once",
+        sentence("{} twice (item {} is item {}); expected each once", "combinations.2: A=default, B=b0", 3, 1),
     )
 
 
@@ -107,7 +108,7 @@ def test_excluded_combinations_are_left_out_of_every_mode() -> None:
 
 def test_excluding_everything_is_refused() -> None:
     assert refusals(VARY, exclude=[{"B": ["b0", "b1"]}]) == (
-        "exclude: every combination is excluded; expected at least one left",
+        "exclude: " + sentence("every combination is excluded; expected at least one left"),
     )
 
 
@@ -115,7 +116,7 @@ def test_a_named_baseline_that_is_not_in_the_sweep_is_refused() -> None:
     (excluded,) = refusals(VARY, exclude=[{"A": ["a1"]}], baseline={"A": "a1"})
     assert excluded.startswith("baseline: a baseline that is not in the sweep (A=a1, B=b0): it is excluded; expected")
     (unlisted,) = refusals(VARY, [{"A": "a2"}], baseline={"A": "a1"})
-    assert "it is not listed under 'combinations'" in unlisted
+    assert sentence("it is not listed under 'combinations'") in unlisted
 
 
 def test_without_a_named_baseline_a_sweep_may_have_none() -> None:
@@ -125,7 +126,7 @@ def test_without_a_named_baseline_a_sweep_may_have_none() -> None:
 
 def test_one_at_a_time_needs_its_baseline() -> None:
     (problem,) = refusals(VARY, "one-at-a-time", exclude=[{"A": ["default"]}])
-    assert "a baseline that is not in the sweep (A=default, B=b0)" in problem
+    assert sentence("a baseline that is not in the sweep ({})", "A=default, B=b0") in problem
 
 
 def test_unknown_nodes_and_variants_are_all_named_with_near_matches() -> None:
@@ -136,9 +137,15 @@ def test_unknown_nodes_and_variants_are_all_named_with_near_matches() -> None:
         baseline={"grade": "x"},
     )
     assert problems == (
-        "exclude.0.retrieve: no variant 'bm52' of node 'retrieve' under 'vary'; did you mean 'bm25'?",
-        "baseline.grade: no node 'grade' under 'vary'; expected one of: retrieve",
-        "combinations.0.retreive: no node 'retreive' under 'vary'; did you mean 'retrieve'?",
+        "exclude.0.retrieve: "
+        + sentence("no variant '{}' of node '{}' under 'vary'", "bm52", "retrieve")
+        + sentence("; did you mean '{}'?", "bm25"),
+        "baseline.grade: "
+        + sentence("no node '{}' under 'vary'", "grade")
+        + sentence("; expected one of: {}", "retrieve"),
+        "combinations.0.retreive: "
+        + sentence("no node '{}' under 'vary'", "retreive")
+        + sentence("; did you mean '{}'?", "retrieve"),
     )
 
 
@@ -168,7 +175,7 @@ def test_a_draw_that_finds_too_little_in_a_huge_grid_says_so(monkeypatch: pytest
     monkeypatch.setattr(combinations, "_ENUMERABLE_AT_LAST", 1000)
     vary = {"A": [f"a{n}" for n in range(500)], "B": [f"b{n}" for n in range(500)]}
     (problem,) = refusals(vary, Random(3), exclude=[{"A": vary["A"][1:]}, {"B": vary["B"][1:]}])
-    assert "nearly all of 250,000 combinations are excluded: found 1 of 3; expected" in problem
+    assert sentence("nearly all of {} combinations are excluded: found {} of {}; expected", "250,000", 1, 3) in problem
 
 
 names = st.integers(1, 4).map(lambda size: [f"v{number}" for number in range(size)])
@@ -199,7 +206,7 @@ def test_the_grid_holds_exactly_what_no_rule_excludes(
     if left:
         assert list(expand(vary, exclude=rules, report=report)) == left
     else:
-        assert "every combination is excluded" in refusals(vary, exclude=rules)[0]
+        assert sentence("every combination is excluded") in refusals(vary, exclude=rules)[0]
 
 
 @pytest.mark.parametrize("enumerable", [0, 100_000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.core.errors import InputError
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Inside, Position, Trigger, Writer
 from wtb.core.tree.history import ExecutionHistory, NodeBoundary, RecordedRun
@@ -108,7 +109,7 @@ def test_an_empty_history_has_nothing() -> None:
 def test_checkpoints_that_do_not_form_a_line_are_refused() -> None:
     whole = line(("", "a"), ("a", "b"), ("b", ""))
 
-    with pytest.raises(ValueError, match="checkpoint c2 follows c0 but its parent is c1"):
+    with pytest.raises(ValueError, match=sentence("checkpoint {} follows {} but its parent is {}", "c2", "c0", "c1")):
         ExecutionHistory([whole.checkpoints[0], whole.checkpoints[2]])
 
 
@@ -145,7 +146,12 @@ def test_a_visit_is_named_by_its_node_and_number() -> None:
 
     assert history.boundary("a").entry == "c1"
     assert history.boundary("a", 0).exit == "c1"
-    with pytest.raises(InputError, match=r"this history has not reached visit 2 of node 'a'; expected one of 0, 1"):
+    with pytest.raises(
+        InputError,
+        match=sentence(
+            "{} {} visit {} of node {}; expected one of {}", "this", "history has not reached", 2, "'a'", "0, 1"
+        ),
+    ):
         history.boundary("a", 2)
     with pytest.raises(InputError, match=r"has not reached node 'c'.*; it has: 'a', 'b'"):
         history.boundary("c")
@@ -158,7 +164,9 @@ def test_the_checkpoint_of_a_node_that_never_ran_names_those_that_did() -> None:
     for target in ("b", "nowhere"):
         with pytest.raises(InputError, match=rf"has not run node '{target}'.*; it has: 'a'"):
             history.at(target)
-    with pytest.raises(InputError, match="has not run visit 1 of node 'a'; expected one of 0"):
+    with pytest.raises(
+        InputError, match=sentence("{} {} visit {} of node {}; expected one of {}", "has", "not run", 1, "'a'", 0)
+    ):
         history.at("a", 1)
 
 
@@ -200,7 +208,7 @@ def test_rollback_targets_of_tools_are_added_to_those_of_nodes() -> None:
 
     assert history.rollback_targets() == {"a": "c1", "b": "c2"}
     assert history.rollback_targets("tool") == {"load #0": "i1", "load #1": "i2", "i3": "i3", "a": "c1", "b": "c2"}
-    with pytest.raises(InputError, match="expected 'node' or 'tool'"):
+    with pytest.raises(InputError, match=sentence("expected 'node' or 'tool'")):
         history.rollback_targets("file")  # type: ignore[arg-type]
     assert [one["id"] for one in history.document()["inside"]] == ["i1", "i2", "i3"]
 
@@ -215,16 +223,16 @@ def test_a_target_is_an_id_its_beginning_a_node_or_a_name_of_which_the_newest_co
         with pytest.raises(InputError):
             history.resolve(target)
         assert not history.can_rollback_to(target)
-    assert "execution e1 has no checkpoint 'q'" in history.can_rollback_to("q").reason
+    assert sentence("{} has no checkpoint {}", "execution e1", "'q'") in history.can_rollback_to("q").reason
 
 
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        ("b", "it is the head"),
+        ("b", sentence("it is the head")),
         ("a", "step 1 of the line"),
         ("i1", "inside node 'b'"),
-        ("l2", "a line that a rollback left"),
+        ("l2", sentence("a line that a rollback left")),
     ],
 )
 def test_a_possible_rollback_has_its_reason(target: str, reason: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.config.webhooks import PAGES_URL, Payload, Target, is_public, page_url, payload_of, read_target, shaped, shown
 from wtb.core.cron import (
     GRACE_S,
@@ -102,10 +103,10 @@ def test_cron_texts_that_mean_nothing_are_refused(cron: str) -> None:
 
 
 def test_a_time_zone_that_is_not_there_is_refused_with_a_near_match() -> None:
-    with pytest.raises(InputError, match="did you mean 'Europe/Berlin'"):
+    with pytest.raises(InputError, match=sentence("did you mean '{}'", "Europe/Berlin")):
         zone_of("Europe/Berln")
     for name in ("../../etc/passwd", "", "Europe"):
-        with pytest.raises(InputError, match="there is no time zone"):
+        with pytest.raises(InputError, match=sentence("there is no time zone")):
             zone_of(name)
 
 
@@ -220,7 +221,7 @@ def history(*figures: tuple[float | None, str], **more: Any) -> dict[str, Any]:
 def test_a_history_shows_each_fire_with_its_interval_and_where_code_changed() -> None:
     found = history((0.5, "same"), (0.7, "better"), (None, "failed"), (0.4, "worse"))
     assert render.chart(found, 80) == [
-        "recall by fire: ● mean, │ 95% interval, × worse or failed, ▲ new code",
+        sentence("{} by fire: ● mean, │ 95% interval, × worse or failed, ▲ new code", "recall"),
         "    0.800 ┤    │",
         "          │    │",
         "          │    ●",
@@ -286,7 +287,7 @@ def test_a_text_of_a_chat_mentions_nobody_and_formats_nothing() -> None:
 
 def test_a_command_has_no_payload_of_a_chat() -> None:
     assert read_target("sh -c true", allow_private=False, payload="json") == {"command": ["sh", "-c", "true"]}
-    with pytest.raises(InputError, match="payload slack is for a URL; a command gets JSON"):
+    with pytest.raises(InputError, match=sentence("payload {} is for a URL; a command gets JSON", "slack")):
         read_target("sh -c true", allow_private=False, payload="slack")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.core.failures import Failure
 from wtb.core.providers.secrets import MASK, without_secrets
 
@@ -35,7 +36,7 @@ def test_a_known_secret_of_any_form_is_masked() -> None:
     "text",
     [
         "KeyError: 'api_key'",
-        "the environment has no OPENAI_API_KEY",
+        sentence("the environment has no {}", "OPENAI_API_KEY"),
         "the key of the state is missing: answer",
         "http://127.0.0.1:8080/v1 refused",
         "token limit of 4096 reached",

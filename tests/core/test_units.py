@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.core.units import parse_duration
 
 
@@ -21,5 +22,5 @@ def test_a_duration_is_a_number_of_seconds_or_has_a_unit(given: object, seconds:
     "given", ["", "h", "-1s", "1y", "1e3s", "1 000s", True, None, [1], math.nan, math.inf, 10**400]
 )
 def test_anything_else_is_no_duration(given: object) -> None:
-    with pytest.raises(ValueError, match="is not a duration"):
+    with pytest.raises(ValueError, match=sentence("is not a duration")):
         parse_duration(given)

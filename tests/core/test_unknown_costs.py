@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.context import connections
 from wtb.core.scoring.unknown_costs import UnknownCost, cost_warnings, is_concerned, is_free, sentences
 
@@ -47,7 +48,7 @@ def test_sentences_name_variants_and_causes_and_the_limit() -> None:
     assert first.startswith("the cost of answer=house is unknown: no price is known for model 'our-own-70b'")
     assert second.startswith("the cost of answer=raw is unknown: no recorded call explains its connections")
     assert cost_warnings([RAW], 2.5, ended=False)[-1] == (
-        "limits.usd = 2.5 cannot be kept: the cost of answer=raw is unknown and counts as 0"
+        sentence("limits.usd = {} {}: the cost of {} is unknown and counts as 0", "2.5", "cannot be kept", "answer=raw")
     )
     assert cost_warnings([], 2.5, ended=True) == []
 

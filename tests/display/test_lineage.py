@@ -11,6 +11,7 @@ from typing import Any, TypedDict, cast
 import pytest
 from rich.cells import cell_len
 
+from tests.support.prose import sentence
 from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.redaction import Redact
 from wtb.core.errors import InputError
@@ -56,7 +57,7 @@ def test_lines_are_drawn_with_heads_and_what_was_left() -> None:
         "├─ ╳ b  left by anna",
         "└─ (rolled back by anna) → c  ● completed, 1 cell, e",
         "",
-        "left out: 3 lines; more with --limit, or name a --case",
+        sentence("left out: {}; more with --limit, or name a --case", "3 lines"),
     ]
 
 
@@ -162,15 +163,15 @@ def test_files_are_yaml_by_their_name_else_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        (["number=x"], "key 'number': found 'x'; expected int"),
-        (["docs=3"], r"key 'docs': found 3; expected list\[str\]"),
-        (["docs=[1, b]"], "key 'docs.0': found 1"),
+        (["number=x"], sentence("key {}: found {}; expected {}", "'number'", "'x'", "int")),
+        (["docs=3"], sentence("key {}: found {}; expected {}", "'docs'", 3, "list\\[str\\]")),
+        (["docs=[1, b]"], sentence("key {}: found {}", "'docs.0'", 1)),
         (["docs=[a"], "set docs: not YAML"),
-        (["nummer=1"], "key 'nummer' is not in the state; did you mean 'number'"),
-        (["text"], "set 'text': expected key=value"),
-        (["text=a", "text=b"], "set text: given twice"),
-        (["text=@/nowhere"], "set text: '/nowhere' cannot be read"),
-        (["text=\ud800"], "key 'text' cannot be stored"),
+        (["nummer=1"], sentence("key {} is not in the state", "'nummer'") + sentence("; did you mean '{}'", "number")),
+        (["text"], sentence("set {}: expected key=value", "'text'")),
+        (["text=a", "text=b"], sentence("set {}: given twice", "text")),
+        (["text=@/nowhere"], sentence("set {}: {} cannot be read", "text", "'/nowhere'")),
+        (["text=\ud800"], sentence("key {} cannot be stored", "'text'")),
         (["number=x", "docs=3"], "(?s)number.*docs"),
     ],
 )

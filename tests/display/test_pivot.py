@@ -12,6 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.display.test_render import document
+from tests.support.prose import sentence
 from wtb.analysis.statistics.intervals import intervals
 from wtb.core.errors import InputError
 from wtb.display import markdown
@@ -84,7 +85,10 @@ def test_combinations_with_other_cases_are_left_out_of_means_and_counted() -> No
     assert (third["mean"], third["rows"]) == (means(made)[2], [2])
     assert (fourth["mean"], fourth["left_out"]) == (None, [3])
     shown = " ".join(pivot_text.render(made).split())
-    assert "3 combinations left out: stopped, added after results were seen, or without a figure." in shown
+    assert (
+        sentence("{} {} left out: stopped, added after results were seen, or without a figure.", 3, "combinations")
+        in shown
+    )
 
 
 def test_cells_that_average_other_levels_of_other_factors_are_said_to() -> None:
@@ -95,7 +99,7 @@ def test_cells_that_average_other_levels_of_other_factors_are_said_to() -> None:
     assert [len(line[0]["rows"]) for line in pivot["cells"]] == [2, 1]
     assert not pivot["balanced"]
     shown = " ".join(pivot_text.render(made).split())
-    assert "Cells average different levels of the other factors" in shown
+    assert sentence("Cells average different levels of the other factors") in shown
     assert "(2)" in shown, "how many are behind a cell stands in it, since they differ"
 
 
@@ -180,7 +184,7 @@ def test_a_view_changes_no_figure_and_every_form_shows_its_rows_only() -> None:
     assert {tuple(line[:9]) for line in of_view if line[1] != "of"} == {tuple(line[:9]) for line in lines[:2]}
     said = "2 of 36 combinations: answer.model=mini."
     assert said in shown
-    assert "intervals, tests and corrections are those of all 36 combinations" in " ".join(shown.split())
+    assert sentence("intervals, tests and corrections are those of all {} combinations", 36) in " ".join(shown.split())
     assert [line["row"] for line in csv.DictReader(io.StringIO(csvfile.render(made)))] == [
         str(n) for n in numbers[::-1]
     ]
@@ -192,7 +196,7 @@ def test_a_view_changes_no_figure_and_every_form_shows_its_rows_only() -> None:
 def test_a_view_with_no_row_left_says_so() -> None:
     made = grid(FACTORS)
     viewed(made, set(), where=["answer.model=mini"], pivot=["answer.model"])
-    assert "No combination is left by the filters." in pivot_text.render(made)
+    assert sentence("No combination is left by the filters.") in pivot_text.render(made)
     assert pivot_text.as_csv(made).count("\n") == 1
     assert "0 of 36 combinations" in pivot_text.as_markdown(made)
     viewed(made, set(), where=["answer.model=mini"])
@@ -203,16 +207,26 @@ def test_a_view_with_no_row_left_says_so() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"sort": "kost"}, "sort: 'kost' is no metric, figure or factor; did you mean 'cost'?"),
-        ({"sort": "right:up"}, "sort: 'right:up' is no metric, figure or factor; did you mean 'right'?"),
+        ({"sort": "kost"}, sentence("sort: {} is no metric, figure or factor{}", "'kost'", "; did you mean 'cost'?")),
+        (
+            {"sort": "right:up"},
+            sentence("sort: {} is no metric, figure or factor{}", "'right:up'", "; did you mean 'right'?"),
+        ),
         (
             {"group_by": ["answer.modl"]},
-            "group_by: the sweep has no factor 'answer.modl'; did you mean 'answer.model'?",
+            sentence("{}: the sweep has no factor {}", "group_by", "'answer.modl'")
+            + sentence("; did you mean '{}'?", "answer.model"),
         ),
-        ({"pivot": ["answer.model"] * 2}, "pivot names a factor twice"),
-        ({"pivot": [*FACTORS][:3]}, "pivot has 3 factors; expected one or two"),
-        ({"pivot": ["answer.model"], "metric": "rihgt"}, "the sweep has no metric 'rihgt'; did you mean 'right'?"),
-        ({"within": True}, "within: right has no margin; set `margin: {right: 0.05}` in the sweep file"),
+        ({"pivot": ["answer.model"] * 2}, sentence("{} names a factor twice", "pivot")),
+        ({"pivot": [*FACTORS][:3]}, sentence("pivot has {} factors; expected one or two", 3)),
+        (
+            {"pivot": ["answer.model"], "metric": "rihgt"},
+            sentence("the sweep has no metric {}", "'rihgt'") + sentence("; did you mean '{}'?", "right"),
+        ),
+        (
+            {"within": True},
+            sentence("within: {} has no margin; set `margin: {}` in the sweep file", "right", "{right: 0.05}"),
+        ),
     ],
 )
 def test_what_no_view_can_be_is_refused_with_what_is_near(options: dict[str, Any], said: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support import documents
+from tests.support.prose import sentence
 from wtb.display import markdown
 from wtb.display.matrix import recommendation, summary, table
 
@@ -99,13 +100,14 @@ def gate(holds: bool | None, value: float = 0.48) -> dict[str, Any]:
         ),
         (
             {"basis": "within", "margin": 0.05, "ties": [], "is_cheapest": None},
-            ["It is shown to be within 0.05 of the best. No other combination is."],
+            [sentence("It is shown to be within {} of the best{}.", "0.05", ". No other combination is")],
         ),
         (
             {"cases_needed": 412},
             [
                 "It is not shown to be the best: it ties with 2 others; this is the cheapest.",
-                "60 cases are too few to tell them apart: about 420 would, if the lead of 0.030 is real.",
+                sentence("{} {} too few to tell them apart", 60, "cases are")
+                + sentence(": about {} would, if the lead of {} is real.", 420, "0.030"),
             ],
         ),
         (
@@ -136,7 +138,9 @@ def test_the_cheapest_of_those_that_tie_is_named_if_it_is_another_one() -> None:
     found = decision(combination={"answer": "large"}, is_cheapest=False, cost_usd=0.0036)
     found["ties"] = [{"answer": "mini"}, {"answer": "small"}]
     first = recommendation.lines(matrix(found))[1]
-    assert first == "It is not shown to be the best: it ties with 2 others; the cheapest of them is mini."
+    assert first == sentence("It is not shown to be the best") + ": it ties with 2 others" + sentence(
+        "; the cheapest of them is {}", "mini."
+    )
 
 
 def test_figures_of_the_recommended_combination_stand_beside_it() -> None:
@@ -150,11 +154,11 @@ def test_figures_of_the_recommended_combination_stand_beside_it() -> None:
 @pytest.mark.parametrize(
     ("holds", "tone", "verdict", "title"),
     [
-        ([True], "good", "The gate holds.", "Recommended"),
-        ([True, True], "good", "Both gates hold.", "Recommended"),
-        ([True, False], "bad", "Do not ship: 1 gate of 2 failed.", "Leading candidate"),
-        ([True, None], "open", "Not decided: 1 gate of 2 cannot be decided.", "Recommended"),
-        ([False, None], "bad", "Do not ship: 1 gate of 2 failed.", "Leading candidate"),
+        ([True], "good", sentence("The gate holds."), "Recommended"),
+        ([True, True], "good", sentence("Both gates hold."), "Recommended"),
+        ([True, False], "bad", sentence("Do not ship: {} of {} failed.", "1 gate", 2), "Leading candidate"),
+        ([True, None], "open", sentence("Not decided: {} of {} cannot be decided.", "1 gate", 2), "Recommended"),
+        ([False, None], "bad", sentence("Do not ship: {} of {} failed.", "1 gate", 2), "Leading candidate"),
     ],
 )
 def test_gates_decide_whether_to_ship(holds: list[bool | None], tone: str, verdict: str, title: str) -> None:
@@ -178,7 +182,7 @@ def test_what_is_not_shown_is_not_green() -> None:
 def test_nothing_is_recommended_if_no_combination_is_allowed() -> None:
     found = decision(combination=None, because="no combination is known to have cost_usd < 0", basis=None, mean=None)
     assert recommendation.lines(matrix({**found, "cost_usd": None, "latency_s": None}))[0] == (
-        "Nothing to recommend: no combination is known to have cost_usd < 0."
+        sentence("Nothing to recommend: ") + sentence("no combination is known to have {}", "cost_usd < 0.")
     )
 
 
@@ -195,7 +199,7 @@ def test_warnings_that_cannot_change_the_decision_stand_behind_a_count() -> None
     text = table.render(document, 100)
     assert "Warning: costs are unknown" in text
     assert "skewed" not in text
-    assert "2 more warnings: wtb matrix 1abc --warnings" in text
+    assert sentence("{}: wtb matrix {} --warnings", "2 more warnings", "1abc") in text
     assert "Warning: clusters are few" in table.render(document, 100, warnings=True)
     assert recommendation.warnings({**document, "warnings": ["a", "b"]}, all_of_them=True) == (["a", "b"], "")
 
@@ -214,7 +218,7 @@ def test_a_table_tells_which_rows_are_good_enough() -> None:
     first = lines.index(header) + 2
     cells = ["".join(re.findall(r"\b(?:yes|no)\b", line)) for line in lines[first : first + 3]]
     assert cells == ["yes", "", "no"]
-    assert "within 0.05 of the best" in markdown.matrix(matrix(decision(), rows=rows))
+    assert sentence("within {} of the best", "0.05") in markdown.matrix(matrix(decision(), rows=rows))
 
 
 def test_of_rows_that_are_alike_none_leads() -> None:
@@ -230,10 +234,10 @@ def test_of_rows_that_are_alike_none_leads() -> None:
 @pytest.mark.parametrize(
     ("verdict", "tone", "first"),
     [
-        ("worse", "bad", "Do not ship: worse than the baseline."),
-        ("failed", "bad", "Do not ship: the night failed."),
-        ("unclear", "open", "The gate holds."),
-        ("not worse", "good", "The gate holds."),
+        ("worse", "bad", sentence("Do not ship: worse than the baseline.")),
+        ("failed", "bad", sentence("Do not ship: the night failed.")),
+        ("unclear", "open", sentence("The gate holds.")),
+        ("not worse", "good", sentence("The gate holds.")),
     ],
 )
 def test_the_verdict_of_a_schedule_counts_with_the_gates(verdict: str, tone: str, first: str) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
-from tests.support import documents
+from tests.support import documents, prose
 from wtb.analysis.matrix.build import best_of
 from wtb.analysis.search_history import Tried
 from wtb.analysis.statistics import Design, compare
@@ -164,7 +164,7 @@ def test_the_best_and_the_baseline_are_marked_with_words() -> None:
 
 def test_a_leader_by_chance_is_not_called_the_best() -> None:
     text = table.render(document(RAG, ONE))
-    assert "No clear winner by ndcg:" in text
+    assert prose.sentence("No clear winner by {}:", "ndcg") in text
     assert "but that could be chance" in " ".join(text.split())
     assert "☆ leads" in text
     assert "★" not in text
@@ -190,11 +190,11 @@ def test_what_has_too_few_scores_is_not_ranked_and_what_leads_is_first() -> None
     given["best"]["ndcg"] |= {"unranked": [{"answer": "c"}], "candidates": [{"answer": "a"}, {"answer": "b"}]}
     assert [row["combination"]["answer"] for row in summary.ranked(given, "ndcg")] == ["a", "b", "c"]
     said = sentences.answer(given, "ndcg")
-    assert "both combinations could be best" in said
+    assert prose.sentence("{} combinations could be best", "both") in said
     assert said.endswith("Not ranked: 1 with a score in less than 95% of the cases.")
     given["best"]["ndcg"] |= {"combination": None, "rival": None, "because": "no case has a score of all of them"}
     assert sentences.answer(given, "ndcg").startswith("No combination can be called best by ndcg: no case has a score")
-    assert sentences.headline(given, "ndcg") == "Nothing can be called best by ndcg"
+    assert sentences.headline(given, "ndcg") == prose.sentence("Nothing can be called best by {}", "ndcg")
 
 
 def test_what_luck_adds_to_the_best_is_said() -> None:
@@ -220,7 +220,7 @@ def test_a_long_list_shows_the_top_and_the_baseline_and_says_what_it_leaves_out(
     rows = re.findall(r"^(?:★ best)? +(a\d)  (b\d)  (c\d)", text, flags=re.MULTILINE)
     assert len(rows) == 21
     assert rows[-1] == ("a1", "b1", "c1")
-    assert "43 more combinations; all: wtb matrix 3f9a --format csv" in text
+    assert prose.sentence("{} more combinations; all: wtb matrix {} --format csv", 43, "3f9a") in text
 
 
 def test_the_width_decides_on_the_columns() -> None:
@@ -306,7 +306,7 @@ def test_what_has_no_room_beside_stands_below(width: int) -> None:
 def test_totals_tell_cells_sharing_and_money() -> None:
     text = table.render(named_document("64 combinations"))
     assert "Cells: 1,278 of 1,280 succeeded, 2 failed." in text
-    assert "Node runs: 840 executed, 1,920 without sharing (56% saved)." in text
+    assert prose.sentence("Node runs: {} executed, {} without sharing{}.", 840, "1,920", " (56% saved)") in text
     assert "Cost: $0.250 spent, $0.600 without sharing; 1,234 tokens in, 56 out." in text
 
 
@@ -344,11 +344,13 @@ def test_the_next_step_is_conditional_and_names_the_cheapest() -> None:
         "1,700. The candidates differ by at most 0.140: if that does not matter, ship any of them, or the cheapest: y."
     )
     best |= {"cases_needed": [2400, None]}
-    assert "about 2,400 cases settle it (80%); if half of it, more than can be run." in sentences.answer(tied, "ndcg")
+    assert prose.sentence(
+        "about {} cases settle it (80%); if {}, {}.", "2,400", "half of it", "more than can be run"
+    ) in sentences.answer(tied, "ndcg")
     best |= {"differ_at_most": 0.00002}
-    assert "differ by at most 0.00002: if" in sentences.answer(tied, "ndcg")
+    assert prose.sentence("differ by at most {}: if", "0.00002") in sentences.answer(tied, "ndcg")
     best |= {"differ_at_most": 0.0}
-    assert "The candidates do not differ: ship any of them" in sentences.answer(tied, "ndcg")
+    assert prose.sentence("The candidates do not differ: ship any of them") in sentences.answer(tied, "ndcg")
     best |= {"cases_needed": None, "differ_at_most": None}
     assert sentences.answer(tied, "ndcg").endswith("real, showing it takes more cases than can be run.")
     best |= {"p": None}
@@ -359,7 +361,9 @@ def test_the_next_step_is_conditional_and_names_the_cheapest() -> None:
 def test_where_all_cells_failed_every_form_says_so(render: Render) -> None:
     given = document(RAG, {})
     given["cells"] |= {"succeeded": 0, "failed": 240}
-    assert "No cell has succeeded, so no combination can be called best." in render(given).replace("\n", " ")
+    assert prose.sentence("{}, so no combination can be called best.", "No cell has succeeded") in render(
+        given
+    ).replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -398,7 +402,7 @@ def test_nothing_scored_is_said() -> None:
     for row in given["rows"]:
         row["metrics"]["ndcg"] = dict.fromkeys(row["metrics"]["ndcg"])
     given["best"] = {}
-    assert sentences.answer(given, "ndcg") == "Nothing is scored by ndcg."
+    assert sentences.answer(given, "ndcg") == prose.sentence("Nothing is scored by {}", "ndcg.")
     for render in (table.render, markdown.matrix, csvfile.render):
         assert "nan" not in render(given).lower()
     assert "nan" not in Tags(render_matrix(given)).text.lower()
@@ -422,7 +426,7 @@ def test_a_combination_that_alone_has_enough_scores_is_ranked_and_not_the_only_o
 def test_a_best_of_fewer_cases_says_so() -> None:
     given = document(RAG, ONE, lead=0.3)
     given["rows"][-1]["metrics"]["ndcg"]["n"] = 5
-    assert "scored in 5 of 20 cases" in sentences.answer(given, "ndcg")
+    assert prose.sentence("scored in {} of {} cases", 5, 20) in sentences.answer(given, "ndcg")
 
 
 @pytest.mark.parametrize(
@@ -593,7 +597,9 @@ def test_metrics_that_do_not_decide_are_exploratory() -> None:
     assert "exploratory" not in ndcg
     assert "by recall (exploratory)" in recall
     assert "by latency (exploratory)" in latency
-    assert sentences.decides(given) == ["Decided by ndcg (first evaluator). Change with `primary:` in the sweep file."]
+    assert sentences.decides(given) == [
+        prose.sentence("Decided by {} (first evaluator). Change with `primary:` in the sweep file.", "ndcg")
+    ]
     assert sentences.decides({**given, "primary_named": True}) == []
     assert sentences.decides(document(RAG, TWO)) == [], "what cells take decides only where it is asked for"
 

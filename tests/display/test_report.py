@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import documents
+from tests.support.prose import sentence
 from wtb.analysis.failure_causes import alike
 from wtb.core.texts import printable
 from wtb.display import markdown, notebook
@@ -168,7 +169,7 @@ def test_every_form_is_whole_whatever_is_unknown(
     text = Parsed(page.render(document)).text
     assert "None" not in text
     assert "nan" not in text
-    assert "nothing is scored by m" in text, "why a gate cannot be told"
+    assert sentence("nothing is scored by {}", "m") in text, "why a gate cannot be told"
     assert ElementTree.fromstring(junit.render(document).encode()).get("failures") == "1"
     assert "None" not in markdown.report(document)
 
@@ -205,7 +206,7 @@ def test_a_combination_of_which_scores_or_cells_failed_fails_and_says_so() -> No
     _, x, y, z = ElementTree.fromstring(junit.render(document).encode()).iter("testcase")
     assert x.find("failure") is None
     messages = [one.get("message") for case in (y, z) for one in case.iter("failure")]
-    assert messages == ["3 of 9 cells failed", "1 score of m failed"]
+    assert messages == [sentence("{} of {} cells failed", 3, 9), sentence("{} of {} failed", "1 score", "m")]
     assert z.findtext("failure") == "m: KeyError: 'gold'"
     said = markdown.report(document)
     assert "| a | failed | m ↑ |" in said
@@ -281,7 +282,7 @@ def test_no_two_columns_have_one_name() -> None:
 def test_what_failed_is_named_by_what_it_has_in_common() -> None:
     matrix = evidence({"a": ["x", "y"], "b": ["1", "2"]}, {})["matrix"]
     assert concerned(matrix, [0, 1, 2, 3]) == "all combinations"
-    assert concerned(matrix, [1, 3]) == "every combination with b=2"
+    assert concerned(matrix, [1, 3]) == sentence("every combination with {}={}", "b", 2)
     assert concerned(matrix, [0, 3]) == "a=x b=1; a=y b=2"
 
 
@@ -339,20 +340,24 @@ def section_text(anchor: str, document: dict[str, Any]) -> str:
 
 def test_what_people_would_say_stands_beside_the_means_of_a_judge() -> None:
     document = evidence({"a": ["x", "y", "z"]}, {"m": "higher"})
-    assert "What people would say" not in page.render(document)
+    assert sentence("What people would say") not in page.render(document)
     row = {"combination": {"a": "x"}, "mean": 0.25, "ci": [0.125, 0.5], "delta": None, "delta_ci": None}
     other = {"combination": {"a": "z"}, "mean": 0.75, "ci": None, "delta": 0.5, "delta_ci": [0.25, 0.625]}
     rows = [{**row, "labels": 120, "few_labels": False}, {**other, "labels": 1_050, "few_labels": False}]
     document["people"] = [{"metric": "m", "labels": 1_170, "raters": 2, "rows": rows}]
     shown = section_text("people", document)
-    assert "by 1,170 labels of 2 raters and its scores of all cases (PPI++): the means above are the judge's" in shown
+    assert (
+        sentence("by {} and its scores of all cases (PPI++)", "1,170 labels of 2 raters")
+        + sentence("{} above are the judge's", ": the means")
+        in shown
+    )
     assert "z 1,050 0.286 0.750 +0.500 +0.250 to +0.625 x 120 0.000 0.250 0.125 to 0.500" in shown
-    assert "fewer than 100 labels" not in shown
-    assert "What people would say" in page.render_matrix({**document["matrix"], "people": document["people"]})
+    assert sentence("fewer than 100 labels") not in shown
+    assert sentence("What people would say") in page.render_matrix({**document["matrix"], "people": document["people"]})
     rows[1] = {**rows[1], "labels": 99, "few_labels": True}
     shown = section_text("people", document)
     assert "z 99*" in shown
-    assert "* fewer than 100 labels: the interval may be too short." in shown
+    assert sentence("* fewer than 100 labels: the interval may be too short.") in shown
 
 
 HOSTILE = "</script></style>\"'><script>alert(1)</script>\x1b[31m\n@x"

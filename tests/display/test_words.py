@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
+from tests.support.prose import sentence
 from wtb.core import texts
 from wtb.core.documents.events.texts import event_text
 from wtb.core.serialization.codec import encode
@@ -27,9 +28,17 @@ from wtb.display.text.inspect import events, graphs
         ),
         ("sweep.paused", {"reason": "the limit of 5 USD", "by": "wtb"}, "sweep paused: the limit of 5 USD"),
         ("sweep.completed", {"reason": None}, "sweep completed"),
-        ("execution.forked", {"children": 3, "by": ["answer"]}, "forked into 3 by the variants of answer"),
-        ("execution.retried", {"cells": 1, "from": "x"}, "1 cell tried again"),
-        ("checkpoint.created", {"checkpoint": "c", "step": 2, "next": []}, "checkpoint after step 2, next: the end"),
+        (
+            "execution.forked",
+            {"children": 3, "by": ["answer"]},
+            sentence("forked into {} by the variants of {}", 3, "answer"),
+        ),
+        ("execution.retried", {"cells": 1, "from": "x"}, sentence("{} tried again", "1 cell")),
+        (
+            "checkpoint.created",
+            {"checkpoint": "c", "step": 2, "next": []},
+            sentence("checkpoint after step {}, next: {}", 2, "the end"),
+        ),
         ("node_run.succeeded", {"node": "a", "variant": "b", "duration_s": 1.5}, "a=b done in 1.50 s"),
         (
             "node_run.succeeded",
@@ -39,7 +48,7 @@ from wtb.display.text.inspect import events, graphs
         (
             "attempt.failed",
             {"node": "a", "variant": "b", "attempt": 1, "of": 3, "error": "node 'a': ValueError: no"},
-            "a=b failed in attempt 1 of 3: ValueError: no",
+            sentence("{} failed in attempt {} of {}: {}", "a=b", 1, 3, "ValueError: no"),
         ),
         (
             "attempt.lost",
@@ -47,7 +56,7 @@ from wtb.display.text.inspect import events, graphs
             "a=b lost attempt 1: AttemptLost: it ended",
         ),
         ("cell.succeeded", {"combination": 0, "scores": {"f1": 0.5}}, "cell a=b succeeded: f1 0.5"),
-        ("cell.failed", {"combination": 7, "error": "ValueError"}, "cell 7 failed: ValueError"),
+        ("cell.failed", {"combination": 7, "error": "ValueError"}, sentence("cell {} failed: {}", 7, "ValueError")),
         ("node.log", {"node": "a", "variant": "b", "message": "hi", "level": "info", "n": 3}, "a=b: hi n=3"),
         ("node.progress", {"node": "a", "variant": "b", "done": 1, "total": 4, "note": ""}, "a=b: 1 of 4 (25%)"),
         ("node.metric", {"node": "a", "variant": "b", "name": "loss", "value": 0.25}, "a=b: loss = 0.25"),
@@ -137,7 +146,7 @@ def test_sizes_have_the_unit_that_suits(count: float, text: str) -> None:
 
 def test_several_combinations_are_one_phrase() -> None:
     assert texts.chosen_by_all([{"a": "x", "b": "1"}, {"a": "x", "b": "2"}]) == "a=x b=(2 variants)"
-    assert texts.chosen_by_all([{}]) == "the workflow as it is"
+    assert texts.chosen_by_all([{}]) == sentence("the workflow as it is")
 
 
 def test_a_moment_of_this_year_leaves_the_year_out() -> None:

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError
@@ -129,11 +130,14 @@ def test_whoever_stumbled_while_telling_is_followed_by_another(run_sweep: Make, 
 @pytest.mark.parametrize(
     ("notify", "words"),
     [
-        (["http://127.0.0.1:1/x"], "not a public address; 'allow_private: true' allows it"),
-        (["ftp://example.com"], "expected an http or https URL, or a command"),
-        (["./no-such-program"], "there is no program"),
+        (
+            ["http://127.0.0.1:1/x"],
+            sentence("not a public address") + "; 'allow_private" + sentence(": true' allows it"),
+        ),
+        (["ftp://example.com"], sentence("expected an http or https URL, or a command")),
+        (["./no-such-program"], sentence("there is no program")),
         ([{"to": "true", "on": ["everything"]}], "notify[0].on[0]"),
-        ([{"on": ["failed"]}], "no 'to'; expected a URL or a command"),
+        ([{"on": ["failed"]}], sentence("no 'to'; expected a URL or a command")),
         ([{"to": "true", "when": 1}], "unknown key 'when'; expected one of: to, on, allow_private"),
         ([3], "expected a URL, a command, or a mapping"),
         ([{"to": "true", "on": []}], "notify[0].on"),

@@ -16,6 +16,7 @@ from langgraph.types import RetryPolicy, interrupt
 
 from tests.execution.engine_subjects import Fanned, LangGraph, Native, Sender, State, Subject
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb import current_context
 from wtb.authoring.code.resolve import as_workflow
 from wtb.authoring.context.node_context import Context as NodeContext
@@ -304,7 +305,7 @@ def test_a_node_may_handle_a_rejection_but_no_question_without_an_answer(way: Wa
     made.bench.run()
     assert made.answer("reject")
 
-    assert made.run()["words"] == ["rejected by ada: A! 1", "B! 1"]
+    assert made.run()["words"] == [sentence("rejected by {}", "ada: A! 1"), "B! 1"]
 
 
 # Graphs within graphs, and what a node of a graph calls

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.bench import Bench
 from tests.support.flows import Flows, said, tried, until
+from tests.support.prose import sentence
 from wtb.authoring.context.attempt_record import Record
 from wtb.authoring.context.checkpoints import CheckpointTaker
 from wtb.authoring.edges import END
@@ -118,7 +119,7 @@ def test_what_cannot_be_saved_is_an_error_that_names_it(run_sweep: Make) -> None
 
     bench = run_sweep(wf)
 
-    assert "checkpoint 'bad', key 'thing' cannot be stored" in bench.cells()[0].error
+    assert sentence("checkpoint {}, key {} cannot be stored", "'bad'", "'thing'") in bench.cells()[0].error
     assert inside(bench) == []
 
 
@@ -257,7 +258,10 @@ def test_what_cannot_be_taken_is_logged_once_and_tried_again() -> None:
         assert workspace.all_taken.wait(30)
     logged = [data for kind, data in reported if kind == "event"]
     assert [data[2]["level"] for data in logged] == ["warning"]
-    assert "no checkpoint was taken by time: 'model.bin' is still being written to" in logged[0][2]["message"]
+    assert (
+        sentence("no checkpoint was taken by time: ") + sentence("{} is still being written to", "'model.bin'")
+        in logged[0][2]["message"]
+    )
     assert [data["workspace"] for kind, data in reported if kind == "checkpoint"] == ["a" * 64, "b" * 64]
 
 

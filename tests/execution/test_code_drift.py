@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.core.tree.stored_code import StoredCode, stored_code
 from wtb.execution.runtime import code_drift
 from wtb.execution.runtime.code_drift import WrittenFiles
@@ -49,7 +50,9 @@ def test_a_file_is_noted_once_with_its_node(database: Database, submitted: Submi
     notices: list[str] = []
     written = WrittenFiles(database, submitted("first"), notices.append)
 
-    assert written.note("file cache.json", "answer") == "not code: cache.json, which node answer writes"
+    assert written.note("file cache.json", "answer") == sentence(
+        "not code: {}, which {} writes", "cache.json", "node answer"
+    )
     assert written.note("file cache.json", "other") is None
     assert len(notices) == 1
     assert find_sweep(database, "first").spec["code"]["written"] == {"file cache.json": "answer"}

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypedDict
 import pydantic
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.context.attempt_record import CaseView, Previous
 from wtb.authoring.edges import END
@@ -154,7 +155,7 @@ def test_what_a_node_does_not_read_is_not_decoded(surroundings: Surroundings) ->
     assert decoded(attempt("reads x").writes) == {"y": 1}
     failure = attempt("reads words").failure
     assert failure is not None
-    assert "a stored value is damaged" in str(failure)
+    assert sentence("a stored value is damaged") in str(failure)
 
 
 def test_a_node_that_returns_its_state_writes_what_is_stored(run: Run) -> None:
@@ -239,7 +240,7 @@ def test_what_cannot_be_stored_is_an_error_that_names_node_and_key(run: Run) -> 
     failed = failure(run(lambda state: {"y": open}))
 
     assert (failed.kind, failed.type) == ("state", "StateError")
-    assert "node 'a' key 'y' cannot be stored" in failed.message
+    assert sentence("{} {} cannot be stored", "node", "'a' key 'y'") in failed.message
 
 
 def test_the_output_that_was_refused_is_left_for_the_next_attempt(run: Run) -> None:
@@ -249,7 +250,10 @@ def test_the_output_that_was_refused_is_left_for_the_next_attempt(run: Run) -> N
 def test_an_unknown_key_is_an_error_with_a_near_match(run: Run) -> None:
     failed = failure(run(lambda state: {"word": []}))
 
-    assert "node 'a' wrote key 'word', which the state does not have; did you mean 'words'?" in failed.message
+    assert (
+        sentence("{} wrote key {}, which the state does not have{}", "node 'a'", "'word'", "; did you mean 'words'?")
+        in failed.message
+    )
 
 
 def test_without_a_schema_any_key_may_be_written(run: Run) -> None:
@@ -260,7 +264,7 @@ def test_without_a_schema_any_key_may_be_written(run: Run) -> None:
 def test_what_is_no_dict_is_refused(returned: Any, run: Run) -> None:
     failed = failure(run(lambda state: returned))
 
-    assert f"node 'a' returned {type(returned).__name__}; expected a dict" in failed.message
+    assert sentence("{} returned {}; expected a dict", "node 'a'", type(returned).__name__) in failed.message
 
 
 # Failures
@@ -349,7 +353,7 @@ def test_a_dataclass_that_cannot_be_made_yet_names_the_missing_key(run: Run) -> 
 
     failed = failure(run(lambda state: None, schema=Strict))
 
-    assert "state has no 'needed' yet" in failed.message
+    assert sentence("state has no {} yet", "'needed'") in failed.message
 
 
 # Joining
@@ -403,7 +407,10 @@ def test_dataclasses_and_models_have_reducers_too(shape: type) -> None:
 
 
 def test_two_writes_to_a_key_without_a_reducer_are_an_error_that_names_both_nodes() -> None:
-    with pytest.raises(StateError, match="nodes 'b' and 'c' both wrote key 'y' in one step: give the key a reducer"):
+    with pytest.raises(
+        StateError,
+        match=sentence("nodes {} and {} both wrote key {} in one step: give the key a reducer", "'b'", "'c'", "'y'"),
+    ):
         joined({}, ("b", {"y": 1}), ("c", {"y": 1}))
 
 

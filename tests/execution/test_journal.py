@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.prose import sentence
 from wtb.core.errors import StoreError, WTBError
 from wtb.core.ids import new_id
 from wtb.core.values import Value
@@ -163,7 +164,7 @@ def test_an_execution_that_lost_its_lease_loses_all_that_it_buffered_and_the_oth
     outcomes = {(row["case_number"], row["status"]) for row in store.all(cells)}
     assert outcomes == {(lost.case_number, "pending"), (kept.case_number, "succeeded")}
     for gone in (lost.id, child, grandchild):
-        with pytest.raises(Lost, match="taken over by another runner"):
+        with pytest.raises(Lost, match=sentence("taken over by another runner")):
             journal.record(gone, 1, **say("late", gone))
 
 
@@ -600,7 +601,7 @@ def test_an_error_that_was_not_expected_names_its_kind(store: Store) -> None:
     # A checkpoint that is not there, so that the constraint refuses the node run at the commit.
     journal.record(mine.id, mine.token, node_run=node_run(mine.id, "nowhere", "r1"), **say("x", mine.id))
 
-    with pytest.raises(WTBError, match="writing to the database failed: IntegrityError"):
+    with pytest.raises(WTBError, match=sentence("writing to the database failed: {}", "IntegrityError")):
         journal.flush(mine.id)
     assert store.said() == []
 

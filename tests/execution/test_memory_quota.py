@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from tests.support.bench import Bench, in_memory
 from tests.support.flows import Flows, said, states, tried, until
+from tests.support.prose import sentence
 from wtb.core.ids import new_id
 from wtb.core.stop import Stop, Stopped
 from wtb.execution.engine.executor import CodeExecutor, Measured
@@ -222,8 +223,13 @@ def test_below_the_quota_all_begin_and_what_is_used_is_recorded(database: Databa
 def test_above_the_quota_none_begins_and_idle_processes_go_first(database: Database, clock: Clock) -> None:
     runner = Measuring(database, clock, 500 * MB, 400 * MB, idle=[200 * MB])
     assert runner.look() == (
-        "memory quota of session 'default' reached: its node processes use 1.1 GB of 1.0 GB; node runs begin when they "
-        "use less"
+        sentence(
+            "{} {} reached: its node processes use {} of {}; node runs begin when they use less",
+            "memory",
+            "quota of session 'default'",
+            "1.1 GB",
+            "1.0 GB",
+        )
     )
     assert not runner.begins()
     assert runner.processes.idle == []
@@ -241,9 +247,16 @@ def test_after_a_grace_the_largest_is_ended_one_at_a_time(database: Database, cl
     assert runner.processes.busy == [500 * MB, 700 * MB]
     (why,) = runner.processes.ended
     assert why == (
-        "its process was ended: the node processes of session 'default' used 2.0 GB of its memory quota of 1.0 GB, and "
-        "this one, with 800.0 MB, was the largest; use less memory or raise the quota with `wtb session change default "
-        "--memory SIZE`"
+        sentence(
+            "its process was ended: the node processes of session {} used {} of its memory "
+            "quota of {}, and this one, with {}, was the largest; use less memory or raise "
+            "the quota with `wtb session change {} --memory SIZE`",
+            "'default'",
+            "2.0 GB",
+            "1.0 GB",
+            "800.0 MB",
+            "default",
+        )
     )
     assert runner.look()
     assert runner.processes.busy == [500 * MB]
@@ -450,7 +463,7 @@ def test_the_largest_of_those_that_do_not_fit_together_is_ended_and_runs_again(f
     assert kills(bench) == 1
     (failure,) = (row["failure"] for row in tried(bench) if row["failure"])
     assert "used 6" in failure["message"] or "used 7" in failure["message"]
-    assert "of its memory quota of 600.0 MB" in failure["message"]
+    assert sentence("of its memory quota of {}", "600.0 MB") in failure["message"]
     assert "`wtb session change default --memory SIZE`" in failure["message"]
     (full,) = said(bench, "sweep.memory_full")
     assert full["reason"].startswith("memory quota of session 'default' reached")

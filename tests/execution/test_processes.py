@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from tests.support.bench import Bench, in_memory
 from tests.support.flows import PATIENCE_S, Flows, alive, failures, said, states, tried, until
+from tests.support.prose import sentence
 from wtb.analysis.matrix.build import build
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import load
@@ -294,7 +295,7 @@ def a(state, ctx):
     assert not any(map(alive, pids))
     ((kind, message),) = failures(bench)
     assert kind == "timeout"
-    assert "still running at its deadline of 0.5 s; its process was ended" in message
+    assert sentence("still running at its deadline of {} s; its process was ended", "0.5") in message
     assert tried(bench)[0]["stdout"] == "hanging\n"
     assert bench.executions[0].kills == 0
 
@@ -316,7 +317,7 @@ async def a(state, ctx):
     assert flows.said("ran") == [str(state["pid"])] * 2
     assert flows.said("cleaned") == ["1", "2"]
     ((kind, message),) = failures(bench)
-    assert (kind, message) == ("timeout", "cancelled at its deadline of 0.2 s")
+    assert (kind, message) == ("timeout", sentence("cancelled at its deadline of {} s", "0.2"))
 
 
 def test_an_async_node_that_blocks_is_ended_a_moment_after_its_deadline(flows: Flows) -> None:
@@ -364,7 +365,7 @@ def test_what_was_told_before_a_kill_counts(flows: Flows) -> None:
     bench = flows.run(KILLED.format(deaths=1))
     (state,) = states(bench)
     error, suggestions = state["previous"]
-    assert "killed by SIGKILL (signal 9)" in error
+    assert sentence("killed by {} (signal {})", "SIGKILL", 9) in error
     assert suggestions == ["stay alive"]
     killed, succeeded = tried(bench)
     for row in (killed, succeeded):
@@ -473,7 +474,7 @@ def a(state, ctx):
     assert bench.counts == {"set_aside": 1}
     ((kind, message),) = failures(bench)
     assert kind == "killed"
-    assert "more than run.rlimits.processes allows" in message
+    assert sentence("more than run.rlimits.processes allows") in message
     assert not any(alive(int(pid)) for line in flows.said("started") for pid in line.split())
 
 
@@ -527,10 +528,10 @@ def a(state):
 """
     bench = flows.bench(text, cases=3, run={"recycle": {"runs": 1}})
     run = SweepRun(bench.database, bench.row, bench.prepared.bound, workspaces=bench.workspaces)
-    with pytest.raises(WTBError, match="the code of a=default was changed while the sweep was running"):
+    with pytest.raises(WTBError, match=sentence("the code of {} was changed while the sweep was running", "a=default")):
         follow(Context(bench.database), run, grace=1.0)
     assert bench.status == "paused"
-    assert "was changed while the sweep was running" in bench.row.reason
+    assert sentence("was changed while the sweep was running") in bench.row.reason
     assert bench.counts["succeeded"] == 1
     assert "running" not in bench.counts
 
@@ -740,9 +741,9 @@ def test_a_script_is_a_script_whatever_other_names_its_module_has(tmp_path: Path
 def test_processes_are_refused_to_a_script_and_it_is_told_what_to_do(tmp_path: Path) -> None:
     done = script(tmp_path, {"pool": "process"})
     assert done.returncode == 1
-    assert "it was made in a script, a notebook or a function; move it to a module, or use the thread pool" in (
-        done.stderr
-    )
+    assert sentence("it was made in a script, a notebook or a function") + sentence(
+        "; move it to a module, or use the thread pool"
+    ) in (done.stderr)
 
 
 def test_a_sweep_of_what_a_module_has_runs_in_processes(flows: Flows) -> None:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from tests.support import model_provider as provider_of
 from tests.support.bench import Bench
 from tests.support.model_provider import Fault, ModelProvider, limited, model_provider
+from tests.support.prose import sentence
 from wtb import END, FinalError, Workflow, evaluator
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.matrix.build import build
@@ -97,7 +98,9 @@ def test_a_score_that_a_provider_prevents_is_missing_and_counted(
     assert (found["rows"][0]["metrics"]["helpful"]["mean"], found["rows"][0]["metrics"]["helpful"]["n"]) == (1.0, 3)
     assert (found["provider"]["scores"], found["provider"]["lost"], found["rows"][0]["failed"]) == (1, 0, 0)
     assert any(text.startswith("1 score was lost to a provider") for text in found["warnings"])
-    assert "Provider failures: 0 attempts, 1 score lost; no cells were lost." in totals(found)
+    assert sentence("Provider failures: ") + "0 attempts, 1 score lost" + sentence("; no cells were lost.") in totals(
+        found
+    )
     assert len(provider.requests) == 3 + 3
 
 
@@ -130,4 +133,6 @@ def test_lost_scores_are_no_regression(
     after = make(cases=20)
     found = compare_sweeps(before.database, before.row, after.row)
     assert found["verdict"] == verdict
-    assert found["because"] == [f"{lost / 20:.0%} of cells lost to the provider in the later sweep"]
+    assert found["because"] == [
+        sentence("{} of {} lost to the provider in the {} sweep", f"{lost / 20:.0%}", "cells", "later")
+    ]

@@ -14,6 +14,7 @@ from tests.support import model_provider as provider_of
 from tests.support.attempts import attempts
 from tests.support.bench import Bench
 from tests.support.model_provider import Fault, ModelProvider, answer_to, limited, model_provider
+from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.analysis.comparison.compare import compare_sweeps
 from wtb.analysis.kept_matrix import judged
@@ -168,10 +169,10 @@ def test_a_provider_that_stays_away_pauses_the_sweep_and_nothing_is_lost(provide
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (provider_of.UNAUTHORIZED, "rejects the credentials (401)"),
-        (provider_of.FORBIDDEN, "rejects the credentials (403)"),
-        (provider_of.NO_MODEL, "does not have the model (404)"),
-        (provider_of.NO_QUOTA, "reports an exhausted quota (429)"),
+        (provider_of.UNAUTHORIZED, sentence("rejects the credentials") + " (401)"),
+        (provider_of.FORBIDDEN, sentence("rejects the credentials") + " (403)"),
+        (provider_of.NO_MODEL, sentence("does not have the model") + " (404)"),
+        (provider_of.NO_QUOTA, sentence("reports an exhausted quota") + " (429)"),
     ],
 )
 def test_what_a_person_has_to_correct_pauses_the_sweep_after_a_few_calls(
@@ -260,7 +261,11 @@ def test_an_outage_changes_no_verdict_or_makes_it_unclear(
     before, after = (with_lost(provider, bench, count) for count in (0, lost))
     found = compare_sweeps(before.database, before.row, after.row)
     assert found["verdict"] == verdict
-    assert found["because"] == ([f"{lost / 40:.0%} of cells lost to the provider in the later sweep"] if lost else [])
+    assert found["because"] == (
+        [sentence("{} of {} lost to the provider in the {} sweep", f"{lost / 40:.0%}", "cells", "later")]
+        if lost
+        else []
+    )
     assert found["cells"] == []
 
 
@@ -271,7 +276,7 @@ def test_a_sweep_that_waits_for_a_provider_is_unclear(provider: ModelProvider, b
     assert after.run().status == "paused"
     found = compare_sweeps(before.database, before.row, after.row)
     assert found["verdict"] == "unclear"
-    assert "of cells lost to the provider in the later sweep" in found["because"][0]
+    assert sentence("of {} lost to the provider in the {} sweep", "cells", "later") in found["because"][0]
 
 
 def test_lost_cells_alone_are_run_again(provider: ModelProvider, bench: Make) -> None:
@@ -321,6 +326,8 @@ def test_a_node_that_catches_the_error_and_answers_is_reported(
     found = build(made.database, made.row)
     reported = 0 if repeats_the_call else 2
     assert found["provider"]["answered_after_failure"] == reported
-    assert any("2 node runs answered after a failed call" in text for text in found["warnings"]) is (reported > 0)
+    assert any(sentence("{} answered after a failed call", "2 node runs") in text for text in found["warnings"]) is (
+        reported > 0
+    )
     events = [event for event in made.events if event["kind"] == "node.answered_after_failure"]
     assert [event["severity"] for event in events] == ["warning"] * reported

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from tests.support.attempts import ATTEMPTS
 from tests.support.bench import Bench
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb import Context as NodeContext
 from wtb.config.keeping.redaction import Redact, read_project_redaction
@@ -197,14 +198,14 @@ def refused(redact: dict[str, Any], **spec: Any) -> str:
 @pytest.mark.parametrize(
     ("redact", "expected"),
     [
-        ({"patterns": {"a": "("}}, "is no regular expression of RE2"),
-        ({"patterns": {"a": "(?<=x)y"}}, "is no regular expression of RE2"),
-        ({"patterns": {"a": "x*"}}, "matches the empty text and so everywhere"),
-        ({"patterns": {"a": "((a{100}){100}){100}"}}, "is no regular expression of RE2"),
-        ({"patterns": {"a b": "x"}}, "a name of letters, digits"),
+        ({"patterns": {"a": "("}}, sentence("is no regular expression of RE2")),
+        ({"patterns": {"a": "(?<=x)y"}}, sentence("is no regular expression of RE2")),
+        ({"patterns": {"a": "x*"}}, sentence("matches the empty text and so everywhere")),
+        ({"patterns": {"a": "((a{100}){100}){100}"}}, sentence("is no regular expression of RE2")),
+        ({"patterns": {"a b": "x"}}, sentence("a name of letters, digits")),
         ({"patterns": {"a": 7}}, "expected a regular expression"),
-        ({"keys": ["a b"]}, "without blanks and square brackets"),
-        ({"key": ["a"]}, "'redact.key' is not known; did you mean 'keys'?"),
+        ({"keys": ["a b"]}, sentence("without blanks and square brackets")),
+        ({"key": ["a"]}, sentence("'{}' is not known", "redact.key") + sentence("; did you mean '{}'?", "keys")),
     ],
 )
 def test_bad_patterns_are_refused_before_any_work(redact: dict[str, Any], expected: str) -> None:
@@ -221,10 +222,10 @@ def test_a_catastrophic_pattern_takes_no_longer_than_the_text_is_long() -> None:
 def test_names_of_cases_and_parameters_are_refused_since_they_are_stored_as_they_are() -> None:
     cases = [{"id": "ana@example.org", "input": {"text": "x", "phone": "1"}, "tags": ["bob@example.org"]}]
     said = refused(REDACT, cases=cases)
-    assert "its id has what the pattern 'mail' of 'redact' is to keep out" in said
+    assert sentence("{} has what the pattern {} of 'redact' is to keep out", "its id", "'mail'") in said
     assert "a tag has what" in said
     variant = {"name": "v", "of": "default", "who": "ana@example.org"}
-    assert "the pattern 'mail' of 'redact' is found here" in refused(REDACT, vary={"second": [variant]})
+    assert sentence("the pattern {} of 'redact' is found here", "'mail'") in refused(REDACT, vary={"second": [variant]})
 
 
 def test_a_key_that_takes_no_text_is_refused() -> None:
@@ -239,7 +240,7 @@ def test_a_key_that_takes_no_text_is_refused() -> None:
 
     workflow.entry(only)
     data = {"workflow": "t:w", "cases": [{"id": "a", "input": {"count": 1}}], "vary": {"only": ["default"]}}
-    with pytest.raises(InputError, match="'count' is a key of the state that takes no text"):
+    with pytest.raises(InputError, match=sentence("'{}' is a key of the state that takes no text", "count")):
         prepare(parse_spec({**data, "redact": {"keys": ["count"]}}), workflow=workflow)
 
 
@@ -249,7 +250,7 @@ def test_a_project_redacts_for_all_of_its_sweeps(tmp_path: Path, monkeypatch: py
     data = {"workflow": "t:w", "cases": CASES, "vary": {"first": ["default"]}}
     made = prepare(parse_spec({**data, "redact": {"patterns": {"zip": r"\d{5}"}}}), workflow=talkative())
     assert made.bound.spec.redact == Redact(patterns={"mail": r"\w+@\w+\.org", "zip": r"\d{5}"}, keys=("phone",))
-    with pytest.raises(InputError, match="is another pattern in the settings of the project"):
+    with pytest.raises(InputError, match=sentence("is another pattern in the settings of the project")):
         prepare(parse_spec({**data, "redact": {"patterns": {"mail": "x"}}}), workflow=talkative())
     (tmp_path / "wtb.toml").write_text("[redact]\npatterns = { a = '(' }\n")
     with pytest.raises(InputError, match=r"wtb\.toml: \[redact\].*no regular expression"):

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory
 from tests.support.flows import PATIENCE_S, Flows, alive, failures, said, states, until
+from tests.support.prose import sentence
 from wtb.analysis.matrix.build import build
 from wtb.authoring.code.fingerprint import fingerprints
 from wtb.authoring.code.import_paths import load
@@ -220,7 +221,7 @@ async def a(state, ctx):
 @pytest.mark.parametrize(
     ("crash", "word"),
     [
-        pytest.param("os._exit(3)", "ended with exit code 3", id="exit"),
+        pytest.param("os._exit(3)", sentence("ended with exit code {}", 3), id="exit"),
         pytest.param("os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV", id="segfault"),
     ],
 )
@@ -421,7 +422,7 @@ def test_what_lets_nothing_else_run_makes_all_in_the_process_suspects(flows: Flo
     bench = flows.run(held, cases=32, vary=sides, end=SIDE_BY_SIDE, run=WIDE["run"])
     assert all(cell.status == "succeeded" for cell in bench.cells())
     assert kinds(bench) == {"lost": 64}
-    assert all("let nothing else run" in message for _, message in failures(bench))
+    assert all(sentence("let nothing else run") in message for _, message in failures(bench))
 
 
 def test_an_async_node_that_blocks_the_loop_is_named_with_its_line(flows: Flows) -> None:
@@ -679,7 +680,10 @@ async def a(state):
     line = path.read_text().splitlines().index('    os.chdir("/")  # here') + 1
     (event,) = said(bench, "node.log")
     assert (event["level"], event["place"]) == ("warning", f"{path}:{line}")
-    assert "changes the working directory, which is the same for all runs in a shared process" in event["message"]
+    assert (
+        sentence("changes {}, which is the same for all runs in a shared process", "the working directory")
+        in event["message"]
+    )
 
 
 def test_sync_nodes_that_change_a_directory_they_have_in_common_are_named_once(flows: Flows) -> None:
@@ -704,7 +708,10 @@ def a(state, ctx):
     assert {state["cwd"] for state in states(bench)} == {str(flows.code)}
     (event,) = said(bench, "node.log")
     assert (event["level"], event["place"]) == ("warning", f"{path}:{line}")
-    assert "changes the working directory, which is the same for all runs in a shared process" in event["message"]
+    assert (
+        sentence("changes {}, which is the same for all runs in a shared process", "the working directory")
+        in event["message"]
+    )
 
 
 # Steps
@@ -761,7 +768,7 @@ def test_a_join_that_crashes_is_tried_alone_and_fails_its_own_cell_only(flows: F
     bench.run()
     (cell,) = bench.cells()
     assert cell.failure is not None
-    assert "ended with exit code 3" in cell.failure["message"]
+    assert sentence("ended with exit code {}", 3) in cell.failure["message"]
 
 
 # Cancellation, the end, and what a process keeps

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from tests.support.bench import Bench, in_memory
 from tests.support.flows import Flows, failures, said, tried
+from tests.support.prose import sentence
 from wtb.authoring.policies.cedar import PolicySet
 from wtb.authoring.policies.recorded import NodePolicies, named_arguments
 from wtb.operations.context import Context
@@ -112,7 +113,7 @@ def a(state, ctx):
         ("pay", False, ["no-large-sums"], '{"sum":1000.5}'),
     ]
     assert {(one["by"], one["node"], one["operation"]) for one in decisions} == {
-        ("ana", "a", "call tool with arguments")
+        ("ana", "a", sentence("call tool with arguments"))
     }
 
 

@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.attempts import attempts
+from tests.support.prose import sentence
 from wtb.authoring.edges import END
 from wtb.authoring.nodes import Node
 from wtb.authoring.workflow import Workflow
@@ -364,7 +365,7 @@ def test_two_writes_of_one_key_in_one_step_fail_the_cells_and_name_both_nodes(ru
 
     failed = [cell for cell in sweep.cells() if cell.status == "failed"]
     assert [cell.combination for cell in failed] == [{"b": "clash", "c": "clash"}]
-    assert "nodes 'b' and 'c' both wrote key 'a'" in failed[0].error
+    assert sentence("nodes {} and {} both wrote key {}", "'b'", "'c'", "'a'") in failed[0].error
 
 
 def test_a_branch_that_cannot_be_followed_fails_the_cell_and_names_the_node(run_sweep: Make) -> None:
@@ -559,7 +560,7 @@ def test_one_file_changed_differently_by_two_nodes_is_an_error_that_names_both(r
 
     (cell,) = sweep.cells()
     assert cell.status == "failed"
-    assert "nodes 'b' and 'c' changed the file 'a.txt' differently" in cell.error
+    assert sentence("nodes {} and {} changed the file {} differently", "'b'", "'c'", "'a.txt'") in cell.error
 
 
 def test_a_failed_attempt_leaves_no_files_to_the_next(run_sweep: Make) -> None:

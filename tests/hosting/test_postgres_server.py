@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from tests.support.databases import QUICK
+from tests.support.prose import sentence
 from wtb.core.errors import StoreError
 from wtb.hosting.servers import binaries, processes, valkey
 from wtb.hosting.servers.databases import connect, drop_database
@@ -213,7 +214,7 @@ def test_what_a_killed_server_left_running_does_not_keep_the_next_from_starting(
         for process in backends:
             process.suspend()
         psutil.Process(server.pid).kill()
-        assert server.wait(10) == "was killed by SIGKILL"
+        assert server.wait(10) == sentence("was killed by {}", "SIGKILL")
         assert ended(backends, 0)
         server.start()
     assert answer(server, "SELECT 1") == 1
@@ -223,7 +224,7 @@ def test_data_of_another_version_are_not_touched(folder: Path) -> None:
     data = folder / "old" / "data"
     data.mkdir(parents=True)
     (data / "PG_VERSION").write_text("9\n")
-    with pytest.raises(StoreError, match="server of version 9"):
+    with pytest.raises(StoreError, match=sentence("server of version {}", 9)):
         PostgresServer(folder / "old").start()
     assert [path.name for path in data.iterdir()] == ["PG_VERSION"]
 

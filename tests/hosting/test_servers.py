@@ -15,6 +15,7 @@ import psutil
 import pytest
 import redis
 
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, StoreError
 from wtb.hosting.servers import binaries, processes, valkey
 from wtb.hosting.servers.databases import connect
@@ -120,7 +121,7 @@ def test_stop_leaves_no_process(server: Server, kind: Kind) -> None:
     assert ended(running)
     assert server.pid is None
     server.stop()
-    with pytest.raises(StoreError, match="start it first"):
+    with pytest.raises(StoreError, match=sentence("start it first")):
         _ = kind.server(server.directory).url
 
 
@@ -164,7 +165,7 @@ def test_a_taken_port_is_an_error_only_when_it_was_asked_for(
     server.stop()
     with socket.create_server((processes.HOST, 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(StoreError, match="Address already in use"):
+        with pytest.raises(StoreError, match=sentence("Address already in use")):
             kind.server(server.directory, port=port).start()
 
         ports = iter([port, *(processes.free_port() for _ in range(4))])

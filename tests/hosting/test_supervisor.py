@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support import prose
 from wtb.core.errors import WTBError
 from wtb.hosting.servers.logs import to_files
 from wtb.hosting.servers.program import Program
@@ -116,7 +117,7 @@ def test_a_program_that_is_asked_to_stop_ends_by_itself(make: Callable[..., Prog
     assert psutil.Process(program.part.pid).cmdline()[-1] == ENDING
     program.ask_to_stop()
     assert program.end()
-    assert program.poll() == "ended with exit code 0"
+    assert program.poll() == prose.sentence("ended with exit code {}", 0)
     assert said.lines == ["it: ready", "it: ends by itself"]
     assert program.part is None
 
@@ -130,13 +131,13 @@ def test_a_program_that_does_not_hear_is_killed(make: Callable[..., Program], sa
     program.ask_to_stop()
     assert not program.end(lambda: reason == "it is urgent")
     assert time.monotonic() - began < PATIENCE_S / 2
-    assert program.poll() == "was killed by SIGKILL"
+    assert program.poll() == prose.sentence("was killed by {}", "SIGKILL")
 
 
 def test_a_command_that_is_not_there_says_so(make: Callable[..., Program], said: Said, tmp_path: Path) -> None:
     program = Program("it", ["no-such-command"], folder=tmp_path, environment=os.environ, line=said, grace=1)
     program.start()
-    assert program.wait(PATIENCE_S) == "ended with exit code 127"
+    assert program.wait(PATIENCE_S) == prose.sentence("ended with exit code {}", 127)
     assert said.lines == ["it: no-such-command: No such file or directory"]
 
 
@@ -147,7 +148,7 @@ def test_with_a_killed_program_its_daemons_end_too(make: Callable[..., Program],
     assert len(working_in(tmp_path)) == 4  # with the reaper
     assert program.part is not None
     os.kill(program.part.pid, signal.SIGKILL)
-    assert program.wait(PATIENCE_S) == "was killed by SIGKILL"
+    assert program.wait(PATIENCE_S) == prose.sentence("was killed by {}", "SIGKILL")
     assert working_in(tmp_path) == []
 
 
@@ -157,7 +158,7 @@ def test_with_a_killed_reaper_all_that_it_kept_ends(make: Callable[..., Program]
     until(lambda: "it: ready" in said.lines, "the family")
     assert program.part is not None
     psutil.Process(program.part.pid).parent().kill()  # type: ignore[union-attr]
-    assert program.wait(PATIENCE_S) == "ended together with its reaper"
+    assert program.wait(PATIENCE_S) == prose.sentence("ended together with its reaper")
     assert working_in(tmp_path) == []
 
 
@@ -231,8 +232,8 @@ def test_what_had_worked_for_a_while_is_started_again_without_a_growing_delay(
         assert supervisor.wait_until_ready(PATIENCE_S)
         kill_each_time_it_is_ready(program, supervisor, said, 5)
         supervisor.stop([["it"]])
-    assert [line for line in reports if "started again in" in line] == [
-        "it was killed by SIGKILL; it is started again in 0.05 s"
+    assert [line for line in reports if prose.sentence("started again in") in line] == [
+        prose.sentence("{} {}; it is started again in {} s", "it", "was killed by SIGKILL", "0.05")
     ] * 5
 
 
@@ -248,7 +249,9 @@ def test_what_ends_again_and_again_before_it_is_ready_is_an_error(
     with Requests() as requests:
         supervisor = Supervisor(requests, lambda text: None, lambda: None)
         supervisor.start(program)
-        with pytest.raises(WTBError, match="it ended with exit code 3, 2 times, before it was ready"):
+        with pytest.raises(
+            WTBError, match=prose.sentence("{} {}, {} times, before it was ready", "it", "ended with exit code 3", 2)
+        ):
             supervisor.wait_until_ready(PATIENCE_S)
         supervisor.stop([["it"]])
     assert said.lines == ["it: cannot"] * 2

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import psutil
 import pytest
 
+from tests.support.prose import sentence
 from wtb.integrations.mcp import ServerLost, ToolFailed, transports
 from wtb.integrations.mcp import connection as connections
 from wtb.integrations.mcp.connection import Connection, Server
@@ -68,14 +69,29 @@ def test_what_a_server_prints_beside_its_messages_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("listed", "called", "kind", "why"),
     [
-        ('{"tools": [tool], "nextCursor": str(pages)}', CALLED, ServerLost, "lists its tools without an end"),
-        ('{"tools": "all of them"}', CALLED, ServerLost, "was lost during files: its list of tools: ValidationError"),
-        (LISTED, '{"content": [{"type": "text", "text": 7}]}', ServerLost, "was lost during files.read: Validation"),
-        (LISTED, "[1]", ToolFailed, "files.read did not answer within 1 s"),
-        (LISTED, "time.sleep(60)", ToolFailed, "files.read did not answer within 1 s"),
-        (LISTED, "sys.exit(0)", ServerLost, "was lost during files.read"),
-        (LISTED, '{"content": [], "isError": True}', ToolFailed, "it failed, and says nothing"),
-        (LISTED, "print('x' * 3_000_000)", ServerLost, "it sent a message of more than 1,000,000 bytes"),
+        ('{"tools": [tool], "nextCursor": str(pages)}', CALLED, ServerLost, sentence("lists its tools without an end")),
+        (
+            '{"tools": "all of them"}',
+            CALLED,
+            ServerLost,
+            sentence("was lost during {}", "files") + sentence(": its list of tools") + ": ValidationError",
+        ),
+        (
+            LISTED,
+            '{"content": [{"type": "text", "text": 7}]}',
+            ServerLost,
+            sentence("was lost during {}: ", "files.read") + "Validation",
+        ),
+        (LISTED, "[1]", ToolFailed, sentence("{} did not answer within {} s", "files.read", 1)),
+        (LISTED, "time.sleep(60)", ToolFailed, sentence("{} did not answer within {} s", "files.read", 1)),
+        (LISTED, "sys.exit(0)", ServerLost, sentence("was lost during {}", "files.read")),
+        (LISTED, '{"content": [], "isError": True}', ToolFailed, sentence("it failed, and says nothing")),
+        (
+            LISTED,
+            "print('x' * 3_000_000)",
+            ServerLost,
+            sentence("it sent a message of more than {} bytes", "1,000,000"),
+        ),
     ],
 )
 def test_a_server_that_lies_or_hangs_costs_one_call(
@@ -99,7 +115,7 @@ def test_a_line_without_an_end_is_not_collected_and_its_writer_ended() -> None:
     flood = "import sys\nwhile True: sys.stdout.write('x' * 65_536)"
     before = psutil.Process().memory_info().rss
     server = Server("files", (sys.executable, "-c", flood))
-    with connected(server) as connection, pytest.raises(ServerLost, match="more than 12,000,000 bytes"):
+    with connected(server) as connection, pytest.raises(ServerLost, match=sentence("more than {} bytes", "12,000,000")):
         connection.tools()
     assert psutil.Process().memory_info().rss - before < 20 * transports.MOST_LINE
     left = [one for one in psutil.Process().children() if flood in one.cmdline()]
@@ -151,10 +167,10 @@ def _redirect(asked: BaseHTTPRequestHandler) -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (_endless("application/json"), "it sent a message of more than 1,000,000 bytes"),
+        (_endless("application/json"), sentence("it sent a message of more than {} bytes", "1,000,000")),
         (_endless("text/event-stream"), "SSE stream ended without a response"),
-        (_endless("application/json", "gzip"), "it sent a compressed response, which was not asked for"),
-        (_hang, "no answer within 1 s"),
+        (_endless("application/json", "gzip"), sentence("it sent a compressed response, which was not asked for")),
+        (_hang, sentence("no answer within {} s", 1)),
         (_redirect, "cannot be used: MCPError: Redirect to .* not followed"),
     ],
     ids=["json", "events", "gzip", "hangs", "redirects"],

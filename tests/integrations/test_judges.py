@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from tests.support.model_server import ModelHandler
+from tests.support.prose import sentence
 from wtb.authoring.code.import_paths import load
 from wtb.authoring.evaluation.declarations import make_evaluator
 from wtb.authoring.evaluation.evaluators import EvaluationTask, Evaluator, evaluate
@@ -179,7 +180,7 @@ def test_a_judge_gives_a_level_of_its_rubric_and_what_judging_cost(
     assert (found["helpful"].measure.scale, found["helpful"].measure.worst) == ((1, 3), 1)
     (body,) = priced
     assert json.loads(body["messages"][1]["content"]) == {"input": {"q": "why?"}, "answer": "good"}
-    assert "2: answers in part" in body["messages"][0]["content"]
+    assert sentence("{} answers in {}", "2:", "part") in body["messages"][0]["content"]
     assert body["response_format"]["json_schema"]["schema"]["properties"]["level"]["enum"] == [1, 2, 3]
 
 
@@ -191,7 +192,7 @@ def test_a_judge_that_is_not_to_say_why_is_asked_for_the_level_alone(priced: lis
     for body, keys in ((alone, ["level"]), (both, ["reasoning", "level"])):
         schema = body["response_format"]["json_schema"]["schema"]
         assert schema["required"] == list(schema["properties"]) == keys
-    with pytest.raises(InputError, match="'reasoning' is 'no'; expected true or false"):
+    with pytest.raises(InputError, match=sentence("{} is {}; expected true or false", "'reasoning'", "'no'")):
         made(reasoning="no")
 
 
@@ -203,7 +204,7 @@ def test_the_other_protocol_is_spoken_too_and_references_are_shown_where_it_is_s
     (body,) = asked
     assert json.loads(body["messages"][0]["content"])["reference"] == "because"
     assert body["temperature"] == 0.5
-    assert scores(judge, "rude", expected="because")["judge"].error == "the judge refused"
+    assert scores(judge, "rude", expected="because")["judge"].error == sentence("the judge refused")
 
 
 def test_a_reference_is_what_is_expected_of_the_field_and_nothing_else(priced: list[dict[str, Any]]) -> None:
@@ -220,7 +221,7 @@ def test_of_a_rubric_of_something_bad_lower_levels_are_better() -> None:
     judge = made(better="lower")
     measure = judge.measure("judge")
     assert (measure.better, measure.worst, judge.measure("judge.failed").better) == ("lower", 3, "lower")
-    with pytest.raises(InputError, match="expected 'higher' or 'lower'"):
+    with pytest.raises(InputError, match=sentence("expected 'higher' or 'lower'")):
         made(better="less")
 
 
@@ -239,7 +240,7 @@ def test_a_reply_that_is_no_level_is_a_failure_with_its_own_rate_and_no_zero(
     found = scores(judge, answer)
     assert (found["judge"].value, found["judge.failed"].value) == (None, 1)
     assert found["judge"].error is not None
-    assert ("refused" if answer == "rude" else "expected JSON with a level") in found["judge"].error
+    assert ("refused" if answer == "rude" else sentence("expected JSON with a level")) in found["judge"].error
 
 
 def test_several_models_and_samples_are_averaged_and_the_same_is_asked_once(
@@ -248,7 +249,7 @@ def test_several_models_and_samples_are_averaged_and_the_same_is_asked_once(
     judge = made(model=[MODEL, "our-own"], samples=3)
     found = scores(judge, "good")
     assert (found["judge"].value, len(priced)) == (3, 6)
-    assert found["judge.usd"].error == "the price of a model is not known"
+    assert found["judge.usd"].error == sentence("the price of a model is not known")
     assert found["judge"].reason == f"{MODEL}, 3: It answers.\nour-own, 3: It answers.", "each once"
     again = scores(judge, "good")
     assert (again["judge"].value, again["judge.usd"].value, len(priced)) == (3, None, 6)
@@ -277,10 +278,10 @@ def test_the_same_is_asked_once_by_all_processes_that_share_a_folder(
     assert (scores(made(), "good")["judge"].value, len(priced)) == (3, 4), "damaged"
     monkeypatch.setenv("JUDGEMENTS_FOLDER", "/proc/nowhere")
     asking.replied.cache_clear()
-    with pytest.warns(RuntimeWarning, match="could not be kept in /proc/nowhere"):
+    with pytest.warns(RuntimeWarning, match=sentence("could not be kept in {}", "/proc/nowhere")):
         assert scores(made(), "good")["judge"].value == 3
     monkeypatch.setenv("JUDGEMENTS_FOLDER", "here")
-    with pytest.raises(InputError, match="expected a folder from the root on"):
+    with pytest.raises(InputError, match=sentence("expected a folder from the root on")):
         made()
 
 
@@ -339,7 +340,7 @@ def test_a_seed_is_sent_with_each_sample_and_noted(server: Any) -> None:
     url, asked = server
     scores(made(url=f"{url}/v1", samples=2, seed=7, temperature=0.5), "good")
     assert sorted(body["seed"] for body in asked) == [7, 8]
-    with pytest.raises(InputError, match="'seed' with another 'provider'"):
+    with pytest.raises(InputError, match=sentence("'seed' with another 'provider'")):
         made(provider="anthropic", seed=7)
 
 
@@ -373,7 +374,7 @@ def test_the_key_of_the_provider_goes_to_no_other_server(
     scores(made(), "good")
     assert Judging.keys == ["none", "of-the-judge", "none", "of-the-provider"]
     missing = scores(made(url=f"{url}/v1", key="NO_SUCH_KEY"), "good")
-    assert "the environment has no NO_SUCH_KEY" in str(missing["judge"].error)
+    assert sentence("the environment has no {}", "NO_SUCH_KEY") in str(missing["judge"].error)
 
 
 @pytest.mark.parametrize(
@@ -408,24 +409,27 @@ def test_an_answer_that_gives_orders_is_data_and_what_has_no_reply_is_no_judgeme
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"rubric": None}, "neither 'criteria' nor 'rubric'"),
+        ({"rubric": None}, sentence("neither 'criteria' nor 'rubric'")),
         ({"rubric": {}}, "'rubric' is an empty mapping; expected levels with a description of each"),
-        ({"rubric": {1: "right"}}, "'rubric' has one level, so that every answer is worth the same; expected levels"),
+        (
+            {"rubric": {1: "right"}},
+            sentence("'rubric' has one level, so that every answer is worth the same; {}", "expected levels"),
+        ),
         ({"rubric": ["bad", "good"]}, "expected levels"),
-        ({"rubric": {"low": "bad", "high": "good"}}, "the level 'low'; expected a number"),
+        ({"rubric": {"low": "bad", "high": "good"}}, sentence("the level {}; expected a number", "'low'")),
         ({"rubric": {1: "bad", "1.0": "good"}}, "a level twice"),
-        ({"rubric": {1: "bad", 2: ""}}, "the level 2 is"),
+        ({"rubric": {1: "bad", 2: ""}}, sentence("the level {} is", 2)),
         ({"criteria": " "}, "'criteria' is"),
-        ({"model": []}, "expected the name of a model"),
-        ({"model": [MODEL, MODEL]}, "has a name twice"),
-        ({"provider": "opnai"}, "did you mean 'openai'?"),
+        ({"model": []}, sentence("expected the name of a model")),
+        ({"model": [MODEL, MODEL]}, sentence("has a name twice")),
+        ({"provider": "opnai"}, sentence("did you mean '{}'?", "openai")),
         ({"samples": 0}, "'samples' is 0; expected a whole number from 1 to 100"),
         ({"samples": True}, "'samples' is"),
-        ({"temperature": 3}, "expected a number from 0 to 2"),
-        ({"reference": "yes"}, "expected true or false"),
-        ({"rubrik": {}}, "no option 'rubrik'; did you mean 'rubric'?"),
+        ({"temperature": 3}, sentence("expected a number from {} to {}", 0, 2)),
+        ({"reference": "yes"}, sentence("expected true or false")),
+        ({"rubrik": {}}, sentence("no option {}", "'rubrik'") + sentence("; did you mean '{}'?", "rubric")),
         ({"at_least": 2}, "several metrics"),
-        ({"scale": [0, 1]}, "no option 'scale'"),
+        ({"scale": [0, 1]}, sentence("no option {}", "'scale'")),
         ({"on_failure": 5}, "on_failure"),
     ],
 )
@@ -609,10 +613,16 @@ def test_judges_of_one_evaluator_share_its_time(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("part", "words"),
     [
-        ({**LEVEL["judge"], "at_least": None}, "'at_least' is None; expected a finite number"),
-        ({"field": "a", "model": MODEL, "rubric": RUBRIC}, "'judge' gives a level of its rubric; expected 'at_least'"),
-        ({**MET["judge"], "timeout": 5}, "'timeout' of its part 'judge'; expected it of 'all_of' itself"),
-        ({**MET["judge"], "model": []}, "expected the name of a model"),
+        ({**LEVEL["judge"], "at_least": None}, sentence("{} is {}; expected a finite number", "'at_least'", "None")),
+        (
+            {"field": "a", "model": MODEL, "rubric": RUBRIC},
+            sentence("'judge' gives a level of its rubric; expected 'at_least'"),
+        ),
+        (
+            {**MET["judge"], "timeout": 5},
+            sentence("{} of its part {}; expected it of {} itself", "'timeout'", "'judge'", "'all_of'"),
+        ),
+        ({**MET["judge"], "model": []}, sentence("expected the name of a model")),
     ],
 )
 def test_a_judge_that_says_neither_pass_nor_fail_is_no_part(part: Any, words: str) -> None:
@@ -636,7 +646,7 @@ def test_weights_that_are_no_numbers_are_refused(weight: Any) -> None:
         part = {"judge": {**LEVEL["judge"], "weight": weight}}
         says = str(refused_weight(name, part))
         assert "'weight' is" in says
-        assert "expected a number above 0" in says
+        assert sentence("expected a number above 0") in says
 
 
 def test_cases_of_a_sweep_ask_judges_where_user_code_runs(server: Any, project: Project) -> None:
@@ -665,9 +675,9 @@ def test_callers_from_elsewhere_name_no_judge_as_a_part_either(database: Databas
     elsewhere = PublishedCode(database).load
     with pytest.raises(InputError) as refused:
         make_evaluator("all_of", {"of": [LONG, LEVEL]}, elsewhere)
-    assert "nothing is imported here" in str(refused.value)
+    assert sentence("nothing is imported here") in str(refused.value)
     of_case = make_evaluator("assertions", {}, elsewhere).problem({"assert": [{"any_of": [LEVEL]}]})
-    assert "nothing is imported here" in str(of_case)
+    assert sentence("nothing is imported here") in str(of_case)
 
 
 def test_a_model_that_changed_its_version_is_a_named_change_between_sweeps_and_within_one(
@@ -706,7 +716,7 @@ def test_a_model_that_changed_its_version_is_a_named_change_between_sweeps_and_w
     Judging.turns[:] = ["-2026-04", "-2026-05"] * 2
     project.inside("score", sweeps[0], "--file", "sweep.yaml", check=0)
     warnings = json.loads(project.inside("matrix", sweeps[0], "-f", "json", check=0).stdout)["warnings"]
-    assert "changed models: helpful was judged by m-2026-04 and m-2026-05" in warnings
+    assert sentence("changed models: {} was judged by {}", "helpful", "m-2026-04 and m-2026-05") in warnings
 
 
 def replies(**judge: Any) -> dict[str, Any]:
@@ -745,11 +755,15 @@ def test_who_has_no_turn_in_time_asks_nothing_and_a_rate_that_leaves_no_time_is_
     slow = made(per_minute=2, timeout=5, criteria="Once.")
     assert scores(slow, "good")["judge"].value == 3
     found = scores(slow, "poor")
-    assert found["judge"].error == "no turn came in time, at 2 requests a minute"
+    assert found["judge"].error == sentence("no turn came in time, at {} requests a minute", 2)
     assert (found["judge.failed"].value, len(priced)) == (1, 1)
-    with pytest.raises(InputError, match=r"so that 3 samples take more than 67 s; expected a 'timeout'"):
+    with pytest.raises(
+        InputError, match=sentence("so that {} samples take more than {} s; expected a 'timeout'", 3, 67)
+    ):
         made(per_minute=2, samples=3)
-    with pytest.raises(InputError, match="'per_minute' is 'fast'; expected a number from"):
+    with pytest.raises(
+        InputError, match=sentence("'per_minute' is {}", "'fast'") + sentence("; expected {} from", "a number")
+    ):
         made(per_minute="fast")
 
 
@@ -791,14 +805,19 @@ def test_scoring_again_stops_where_judges_have_cost_what_they_may(
     project.inside("run", "plain.yaml", "-q", check=0)
     score = ("score", "nightly", "--file", "sweep.yaml", "-f", "json", "--limits")
     said = project.inside(*score, "judging.usd=0.0005", check=1)
-    assert "limit reached: judging.usd = 0.0005 (spent 0.00042, 0.00021 wanted): 2 executions not judged" in said.stderr
+    assert (
+        sentence("limit reached: {} = {}", "judging.usd", "0.0005")
+        + " (spent 0.00042, 0.00021 wanted)"
+        + sentence(": {} not judged", "2 executions")
+        in said.stderr
+    )
     assert json.loads(said.stdout)["rows"][0]["metrics"]["helpful"]["n"] == 2
     said = project.inside(*score, "judging.usd=0.0007", check=1)
     assert "not judged" in said.stderr
     assert len(priced) == 3, "what was judged before is asked about no more, and costs nothing"
     said = project.inside(*score, "judging.usd=none", check=0)
     assert (len(priced), json.loads(said.stdout)["rows"][0]["metrics"]["helpful"]["n"]) == (4, 4)
-    assert "expected a limit of judges, such as judging.usd" in project.inside(*score, "usd=5", check=2).said
+    assert sentence("expected a limit of judges, such as judging.usd") in project.inside(*score, "usd=5", check=2).said
 
 
 def test_a_limit_that_nobody_can_keep_stops_at_once_and_says_so(server: Any, project: Project) -> None:
@@ -806,7 +825,7 @@ def test_a_limit_that_nobody_can_keep_stops_at_once_and_says_so(server: Any, pro
     spec = replies(url=f"{url}/v1") | {"limits": {"judging": {"usd": 1}}, "run": {"concurrency": 1}}
     project.write({"answers.py": FLOW, "sweep.yaml": json.dumps(spec)})
     said = project.inside("run", "sweep.yaml", "-q", check=1).said
-    assert "limit judging.usd cannot be kept, since the price of a judge's model is not known" in said
+    assert sentence("limit judging.usd cannot be kept, since the price of a judge's model is not known") in said
     assert len(asked) == 1
     project.inside("resume", "nightly", "--limits", "judging.usd=none", "-q", check=0)
     assert len(asked) == 4

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.hosting.servers.processes import free_port, is_free
 from wtb.integrations.mcp import ServerLost, ToolFailed
 from wtb.integrations.mcp import connection as connections
@@ -111,7 +112,7 @@ def test_a_list_of_tools_that_does_not_come_is_an_error_in_words(connection: Con
     (server,) = [one for one in psutil.Process().children() if one.cmdline()[-1].endswith("/server.py")]
     server.suspend()
     try:
-        with pytest.raises(ToolFailed, match="files: its list of tools did not answer within 1 s"):
+        with pytest.raises(ToolFailed, match=sentence("{} did not answer within {} s", "files: its list of tools", 1)):
             connection.tools()
     finally:
         server.resume()
@@ -256,7 +257,7 @@ if len(starts.read_text()) > int(os.environ.get("HONEST", "1")):
     )
     project.inside("run", "sweep.yaml", check=0)
     matrix = project.inside("matrix", "first", "--format", "json").json
-    assert "changed tools: servers changed files.read while the sweep ran" in matrix["warnings"]
+    assert sentence("changed tools: servers changed {} while the sweep ran", "files.read") in matrix["warnings"]
 
     project.write({"flow.py": FLOW.replace('"FILES": "files", ', '"FILES": "files", "HONEST": "99", ')})
     project.write({"sweep.yaml": SWEEP.replace("first", "second"), "files/starts": ""})
@@ -297,12 +298,12 @@ def test_who_resumes_a_sweep_is_told_that_a_server_changed_a_tool(project: Proje
     project.inside("answer", question["id"], "approve", check=0)
     change_description(project)
     refused = project.inside("resume", "first")
-    assert "servers have changed files.read since it was submitted" in refused.said
+    assert sentence("servers have changed {} since it was submitted", "files.read") in refused.said
     assert project.inside("status", "first", "--format", "json").json["sweep"]["status"] != "completed"
 
     project.inside("resume", "first", "--allow-code-change", check=0)
     warnings = project.inside("matrix", "first", "--format", "json").json["warnings"]
-    assert "changed tools: servers changed files.read while the sweep ran" in warnings
+    assert sentence("changed tools: servers changed {} while the sweep ran", "files.read") in warnings
     (spec,) = project.query("SELECT spec FROM sweeps")[0]
     project.inside("retry", "first", check=0)
     assert project.query("SELECT spec FROM sweeps")[0] == (spec,), "what it went on with is what is recorded by now"
@@ -312,7 +313,7 @@ def test_who_retries_is_told_and_a_server_that_is_away_keeps_nobody_from_it(proj
     project.write({"sweep.yaml": SWEEP.replace("a.txt}", "missing.txt}").replace("[default, async]", "[default]")})
     project.inside("run", "sweep.yaml")
     change_description(project)
-    assert "a server has changed files.read" in project.inside("retry", "first").said
+    assert sentence("a server has changed {}", "files.read") in project.inside("retry", "first").said
     (project.folder / "server.py").unlink()
     project.inside("retry", "first", check=1)
     assert [attempts for (attempts,) in project.query("SELECT attempts FROM node_runs")] == [3]
@@ -322,7 +323,7 @@ def test_a_sweep_whose_tools_changed_has_no_repeats(project: Project) -> None:
     project.inside("run", "sweep.yaml", check=0)
     change_description(project)
     refused = project.inside("baseline", "set", "main", "first", "--repeat", "1")
-    assert "servers have changed files.read since it ran" in refused.said
+    assert sentence("servers have changed {} since it ran", "files.read") in refused.said
 
 
 def test_a_connection_looks_again_what_tools_are(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,10 +387,20 @@ def test_a_sweep_file_declares_servers_as_a_workflow_does(declaring: Project) ->
 @pytest.mark.parametrize(
     ("was", "now", "why"),
     [
-        ("read: null", "reed: null", "sweep.yaml:8: MCP server 'files' has no tool 'reed'; did you mean 'read'?"),
-        ("server.py", "missing.py", "sweep.yaml:8: MCP server 'files' (`python missing.py`) cannot be used"),
+        (
+            "read: null",
+            "reed: null",
+            "sweep.yaml:8: "
+            + sentence("MCP server {} has no tool {}", "'files'", "'reed'")
+            + sentence("; did you mean '{}'?", "read"),
+        ),
+        (
+            "server.py",
+            "missing.py",
+            "sweep.yaml:8: " + sentence("MCP server {} ({}) cannot be used", "'files'", "`python missing.py`"),
+        ),
         ("${THE_FILES}", "${OTHER_FILES}", "sweep.yaml:10: OTHER_FILES: not set in this environment"),
-        ("mcp:", "run: {env: [HOME]}\nmcp:", "THE_FILES: not among those of 'run.env'"),
+        ("mcp:", "run: {env: [HOME]}\nmcp:", "THE_FILES: " + sentence("not among those of 'run.env'")),
     ],
 )
 def test_servers_of_a_sweep_file_that_cannot_be_used_are_refused(
@@ -404,23 +415,38 @@ def test_servers_of_a_sweep_file_that_cannot_be_used_are_refused(
 def test_a_server_that_workflow_and_sweep_file_declare_is_refused(declaring: Project) -> None:
     declaring.write({"flow.py": FLOW})
     done = declaring.inside("plan", "sweep.yaml", check=2)
-    assert "sweep.yaml:8: workflow 'flow' has a server 'files' already, with 'files.read'" in done.stderr
+    assert (
+        "sweep.yaml:8: " + sentence("workflow {} has a server {} already, with {}", "'flow'", "'files'", "'files.read'")
+        in done.stderr
+    )
 
 
 def test_a_tool_that_is_not_declared_is_not_called(project: Project) -> None:
     project.write({"sweep.yaml": SWEEP.replace("[default, async]", "[undeclared]")})
     done = project.inside("run", "sweep.yaml", check=1)
-    assert "no tool 'hang' of MCP server 'files' is declared" in " ".join(done.stdout.split())
+    assert sentence("no tool {} of MCP server {} is declared", "'hang'", "'files'") in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(
     ("was", "now", "why"),
     [
-        ('"read": None', '"reed": None', "MCP server 'files' has no tool 'reed'; did you mean 'read'?"),
-        ('"server.py"', '"missing.py"', "MCP server 'files' (`python missing.py`) cannot be used"),
-        ('command=["python", "server.py"]', 'url="http://127.0.0.1:9/mcp"', "cannot be used"),
-        ('command=["python", "server.py"]', 'command="server.py"', "command is a list of a program and its arguments"),
-        ('command=["python", "server.py"], ', "", "give either its command or its url"),
+        (
+            '"read": None',
+            '"reed": None',
+            sentence("MCP server {} has no tool {}", "'files'", "'reed'") + sentence("; did you mean '{}'?", "read"),
+        ),
+        (
+            '"server.py"',
+            '"missing.py"',
+            sentence("MCP server {} ({}) cannot be used", "'files'", "`python missing.py`"),
+        ),
+        ('command=["python", "server.py"]', 'url="http://127.0.0.1:9/mcp"', sentence("cannot be used")),
+        (
+            'command=["python", "server.py"]',
+            'command="server.py"',
+            sentence("command is a list of a program and its arguments"),
+        ),
+        ('command=["python", "server.py"], ', "", sentence("give either its command or its url")),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_runs(project: Project, was: str, now: str, why: str) -> None:

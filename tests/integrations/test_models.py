@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.model_server import ModelHandler
+from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.context.attempt_record import CaseView
@@ -346,7 +347,7 @@ def test_every_way_of_openai_is_recorded(
 
 def test_a_model_is_priced_as_that_of_the_provider_whose_server_is_asked() -> None:
     model = "text-embedding-3-small"
-    with pytest.raises(InputError, match="no price is known"):
+    with pytest.raises(InputError, match=sentence("no price is known")):
         price(model, 1_000_000, 0)
     assert price(model, 1_000_000, 0, url="https://api.openai.com/v1/") == 0.02
     assert price(MODEL, 1000, 100, url="http://127.0.0.1:1/v1") == price(MODEL, 1000, 100)
@@ -620,7 +621,7 @@ def test_a_recorded_client_is_what_it_stands_for(clients: Clients) -> None:
 
 
 def test_what_is_no_client_of_a_model_is_refused() -> None:
-    with pytest.raises(InputError, match="object has no calls of a model that are known"):
+    with pytest.raises(InputError, match=sentence("{} has no calls of a model that are known", "object")):
         record_calls(object())
 
 
@@ -668,9 +669,9 @@ def test_complete_sends_options_that_a_client_has_no_parameter_for(clients: Clie
     ("client", "told"),
     [
         (plain_openai, "give model="),
-        (lambda url: 3, "a int cannot be asked for text"),
-        (lambda url: lambda prompt: 3, "returned int; expected text"),
-        (lambda url: lambda prompt: ("x", 3), "a usage of type int"),
+        (lambda url: 3, sentence("a {} cannot be asked for text", "int")),
+        (lambda url: lambda prompt: 3, sentence("returned {}; expected text", "int")),
+        (lambda url: lambda prompt: ("x", 3), sentence("a usage of type {}", "int")),
     ],
     ids=["no model", "no client", "no text", "no usage"],
 )

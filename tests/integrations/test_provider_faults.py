@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 
 from tests.support import model_provider as provider_of
 from tests.support.model_provider import Fault, ModelProvider, limited, model_provider
+from tests.support.prose import sentence
 from wtb.core.errors import FinalError, NodeTimeout
 from wtb.core.failures import Failure
 from wtb.core.providers.classification import provider_fault
@@ -303,7 +304,7 @@ class Hostile(Exception):
         ValueError("429 in a text"),
         Coded(500),
         Coded("rate_limit_exceeded"),
-        AttributeError("no attribute 'code'"),
+        AttributeError(sentence("no attribute {}", "'code'")),
         TimeoutError("the node's own deadline"),
         BrokenPipeError(errno.EPIPE, "its own child"),
         FileNotFoundError(errno.ENOENT, "no such file"),

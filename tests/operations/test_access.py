@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.core.access.roles import PERMISSIONS, Permission, Role
 from wtb.core.errors import ConflictError, InputError, NotFound
 from wtb.hosting.api.identities import Identities
@@ -100,14 +101,14 @@ def test_an_admin_of_a_project_gives_roles_in_it_alone(context: Context) -> None
     ann = context.acting_as(identity(context), Permission.administer)
     assert grant_access(ann, "maintainer", user="bob")["project"] == "search", "their only one"
     for elsewhere in ("ranking", "nowhere"):
-        with pytest.raises(InputError, match="more than you may do"):
+        with pytest.raises(InputError, match=sentence("more than you may do")):
             grant_access(ann, "viewer", user="bob", project=elsewhere)
-        with pytest.raises(NotFound, match="has no role in project"):
+        with pytest.raises(NotFound, match=sentence("has no role in {}", "project")):
             revoke_access(ann, user="bob", project=elsewhere)
     assert {one["project"] for one in list_access(ann)} == {"search"}
     for name in ("user create", "team change", "gc", "project create"):
         assert OPERATIONS[name].everywhere
-        assert "limited to projects" in str(identity(context).refusal(Permission.administer, everywhere=True))
+        assert sentence("limited to projects") in str(identity(context).refusal(Permission.administer, everywhere=True))
 
 
 @pytest.mark.parametrize("role", Role)
@@ -183,12 +184,18 @@ def test_an_attribution_fits_whatever_the_names_are() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"role": "vewer", "user": "ann"}, r"there is no role 'vewer'; did you mean 'viewer'"),
-        ({"role": "viewer"}, "of a user or of a team: name one of them"),
-        ({"role": "viewer", "user": "ann", "team": "core"}, "name one of them"),
-        ({"role": "viewer", "user": "amn"}, r"there is no user 'amn'; did you mean 'ann'"),
-        ({"role": "viewer", "team": "cote"}, "there is no team 'cote'"),
-        ({"role": "viewer", "user": "ann", "project": "serch"}, "there is no project 'serch'"),
+        (
+            {"role": "vewer", "user": "ann"},
+            sentence("there is no role {}", "'vewer'") + sentence("; did you mean '{}'", "viewer"),
+        ),
+        ({"role": "viewer"}, sentence("of a user or of a team: name one of them")),
+        ({"role": "viewer", "user": "ann", "team": "core"}, sentence("name one of them")),
+        (
+            {"role": "viewer", "user": "amn"},
+            sentence("there is no user {}", "'amn'") + sentence("; did you mean '{}'", "ann"),
+        ),
+        ({"role": "viewer", "team": "cote"}, sentence("there is no {} {}", "team", "'cote'")),
+        ({"role": "viewer", "user": "ann", "project": "serch"}, sentence("there is no project {}", "'serch'")),
     ],
 )
 def test_what_is_wrong_with_a_role_is_told(context: Context, asked: dict[str, Any], words: str) -> None:
@@ -201,9 +208,9 @@ def test_names_of_users_and_teams_are_checked_and_given_once(context: Context) -
     for bad in ("", "a b", "a\n", "x" * 201):
         with pytest.raises(InputError):
             create_user(context, bad)
-    with pytest.raises(ConflictError, match="there is a user 'ann' already"):
+    with pytest.raises(ConflictError, match=sentence("there is a {} {} already", "user", "'ann'")):
         create_user(context, "ann")
-    with pytest.raises(ConflictError, match="there is a team 'core' already"):
+    with pytest.raises(ConflictError, match=sentence("there is a {} {} already", "team", "'core'")):
         create_team(context, "core")
-    with pytest.raises(NotFound, match="there is no user 'eve'"):
+    with pytest.raises(NotFound, match=sentence("there is no user {}", "'eve'")):
         create_token(context, "hers", user="eve")

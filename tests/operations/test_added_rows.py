@@ -13,6 +13,7 @@ from langgraph.graph import START, StateGraph
 
 from tests.support.abc_flow import Abc, changed, node, ran, score, write_new
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb import END, Workflow, evaluator
 from wtb.analysis import early_stop
 from wtb.analysis.matrix.build import build
@@ -89,7 +90,7 @@ def test_a_row_that_is_best_by_far_is_exploratory_and_not_the_best(abc: Make) ->
     assert best["clear"]
     assert best["combination"] == {"b": "loud"}
     assert all(2 not in front for front in matrix["front"].values())
-    assert any("exploratory" in text and "case c3 suggested it" in text for text in matrix["warnings"])
+    assert any("exploratory" in text and sentence("case {} suggested it", "c3") in text for text in matrix["warnings"])
 
 
 def test_the_rule_of_a_sweep_file_does_not_choose_it(abc: Make) -> None:
@@ -138,7 +139,7 @@ def test_a_fork_that_was_looked_at_first_says_what_differs(abc: Make) -> None:
     made, _ = add_fork(flow.context, origin, bound=bound, at="a", variants={"b": "new"})
     added = flow.add(made)
     assert (added.choices, added.suggested_by, added.cells) == ({"b": "new"}, "c3", 8)
-    with pytest.raises(InputError, match="is a fork: it goes on from where it was forked"):
+    with pytest.raises(InputError, match=sentence("is a fork: it goes on from where it was forked")):
         flow.add(made, at="a")
 
 
@@ -147,7 +148,7 @@ def test_values_that_a_person_typed_are_for_their_own_case(abc: Make) -> None:
     bound = flow.code(stored_spec(flow.bench.row))
     origin = flow.execution("c3", b="loud")
     made, _ = add_fork(flow.context, origin, bound=bound, at="a", set={"x": 100}, variants={"b": "off"})
-    with pytest.raises(InputError, match="values that a person typed: they hold for its own case only"):
+    with pytest.raises(InputError, match=sentence("values that a person typed: they hold for its own case only")):
         flow.add(made)
     assert flow.bench.row.cells == 16
 
@@ -189,7 +190,7 @@ def test_the_same_row_twice_is_refused(abc: Make) -> None:
     flow = abc(cases=2)
     origin = flow.execution("c1", b="loud")
     flow.add(origin, {"b": "off"})
-    with pytest.raises(ConflictError, match=r"has the row b=off already; `wtb resume"):
+    with pytest.raises(ConflictError, match=sentence("has the row {} already; `wtb resume", "b=off")):
         flow.add(origin, {"b": "off"})
     assert flow.bench.row.cells == 6
     assert len(queries.choices(flow.bench.database, flow.bench.sweep_id)) == 3
@@ -264,7 +265,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(abc: Make) -> N
     for words, chosen in refused.items():
         with pytest.raises(InputError, match=words):
             flow.add(origin, chosen)
-    with pytest.raises(InputError, match="node 'b' does not run after checkpoint"):
+    with pytest.raises(InputError, match=sentence("node {} does not run after checkpoint", "'b'")):
         flow.add(origin, {"b": "off"}, at="b")
     assert flow.bench.row.cells == 4
     assert len(flow.bench.executions) == 6
@@ -282,7 +283,7 @@ def test_code_that_changed_under_a_name_is_refused(abc: Make) -> None:
     other.edge("b", "c")
     other.edge("c", END)
     flow.wf = other
-    with pytest.raises(ConflictError, match="the code of c=default has changed since it was submitted"):
+    with pytest.raises(ConflictError, match=sentence("the code of {} has changed since it was submitted", "c=default")):
         flow.add(flow.execution("c1", b="loud"), {"b": "off"})
 
 
@@ -290,13 +291,16 @@ def test_a_row_of_which_cells_are_open_and_a_cancelled_sweep_are_refused(abc: Ma
     flow = abc(cases=2)
     origin = flow.execution("c1", b="loud")
     rollback(flow.context, flow.execution("c0", b="loud"), "a", bound=flow.bench.prepared.bound)
-    with pytest.raises(ConflictError, match="1 cell of the combination that the row is made from has no outcome yet"):
+    with pytest.raises(
+        ConflictError,
+        match=sentence("{} of the combination that the row is made from {} no outcome yet", "1 cell", "has"),
+    ):
         flow.add(origin, {"b": "off"})
     assert len(queries.choices(flow.bench.database, flow.bench.sweep_id)) == 2
     flow.add(flow.execution("c1", b="default"), {"b": "off"})  # of the other row all have
     with flow.bench.database.write() as connection:
         connection.execute(sweeps.update().values(status="cancelled"))
-    with pytest.raises(ConflictError, match="is cancelled for good"):
+    with pytest.raises(ConflictError, match=sentence("is cancelled for good")):
         flow.add(flow.execution("c1", b="default"), {"c": "late"})
 
 

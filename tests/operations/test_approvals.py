@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from tests.support.attempts import attempts
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb import END, InputError, Workflow
 from wtb.core.errors import ConflictError, Rejected, WTBError
 from wtb.display.views.questions import question_document, whole_question
@@ -168,11 +169,13 @@ def test_an_answer_that_was_stored_before_there_were_values_has_none(run_sweep: 
 
 def test_a_value_that_nobody_would_be_given_is_refused(run_sweep: Make) -> None:
     made = run_sweep(valued())
-    with pytest.raises(InputError, match="a value cannot be given and the question rejected"):
+    with pytest.raises(InputError, match=sentence("a value cannot be given and the question rejected")):
         told(made, "reject", value=1)
     with pytest.raises(InputError, match=r"a\[1\] cannot be stored: found builtins.object"):
         told(made, "approve", value={"a": [1, object()]})
-    with pytest.raises(InputError, match="the value has 1,000,002 bytes of JSON; expected at most 1,000,000"):
+    with pytest.raises(
+        InputError, match=sentence("the value has {} bytes of JSON; expected at most {}", "1,000,002", "1,000,000")
+    ):
         told(made, "approve", value="x" * 1_000_000)
     assert the_question(made).status == "open"
     told(made, "approve", value="x" * 999_998)
@@ -180,7 +183,7 @@ def test_a_value_that_nobody_would_be_given_is_refused(run_sweep: Make) -> None:
     assert outputs(made) == ["x" * 999_998]
 
     made = run_sweep(valued(), run={"approval": "before"})
-    with pytest.raises(InputError, match="is not asked by a node, so that nothing would take a value"):
+    with pytest.raises(InputError, match=sentence("is not asked by a node, so that nothing would take a value")):
         told(made, "approve", value=1)
 
 
@@ -244,7 +247,7 @@ def test_a_node_can_handle_a_rejection(run_sweep: Make) -> None:
     made = run_sweep(wf)
     told(made, "reject")
     made.run()
-    assert outputs(made) == ["rejected by ada"]
+    assert outputs(made) == [sentence("rejected by {}", "ada")]
 
 
 def test_modify_changes_the_state_and_the_node_starts_again_from_it(run_sweep: Make) -> None:
@@ -432,7 +435,7 @@ def test_before_beside_after_asks_about_each_step_once(run_sweep: Make) -> None:
         made.run()
     assert asked == [
         "Run plan?",
-        "Continue with the output of step “plan”?",
+        sentence("Continue with the output of step “{}”?", "plan"),
         "Run write?",
         "write failed: ValueError: no title. Try again?",
     ]
@@ -609,7 +612,7 @@ def test_an_action_node_waits_for_a_person_where_the_run_says_so(run_sweep: Make
     prompts = {row.question: row.id for row in open_questions(made)}
     assert set(prompts) == {"Say 1 in a dry tone", "Say 1 in a warm tone"}
     for prompt, id in prompts.items():
-        with pytest.raises(InputError, match="asks for a response"):
+        with pytest.raises(InputError, match=sentence("asks for a response")):
             answer(who(made), id, "approve")
         answer(who(made), id, "approve", feedback=prompt[6:11])
     made.run()
@@ -618,4 +621,4 @@ def test_an_action_node_waits_for_a_person_where_the_run_says_so(run_sweep: Make
 
 def test_an_action_node_without_a_model_says_what_is_missing(run_sweep: Make) -> None:
     made = run_sweep(action_flow())
-    assert "there is no model to answer" in made.cells()[0].error
+    assert sentence("there is no model to answer") in made.cells()[0].error

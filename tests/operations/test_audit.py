@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.project import FLOW, SWEEP, Project
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError, NotFound, StoreError
 from wtb.operations import auditing
 from wtb.operations.administration.audit import audit_head, list_audit, prune_audit, verify_audit
@@ -236,7 +237,7 @@ def test_a_changed_row_is_found(written: Context, column: str) -> None:
 
 def test_a_removed_row_is_found(written: Context) -> None:
     change(written, audit.delete().where(audit.c.number == 3))
-    assert verify_audit(written)["problems"] == ["rows 3 to 3 are missing"]
+    assert verify_audit(written)["problems"] == [sentence("rows {} to {} are missing", 3, 3)]
     change(written, audit.update().where(audit.c.number > 3).values(number=audit.c.number - 1))
     assert verify_audit(written)["problems"], "closing the gap does not help"
 
@@ -253,7 +254,9 @@ def test_a_log_that_was_cut_off_or_written_anew_differs_from_its_published_head(
     change(written, audit.delete().where(audit.c.number > 4))
     assert verify_audit(written)["ok"], "which nothing else shows"
     found = verify_audit(written, [head])
-    assert found["problems"] == ["row 6 was published as a head and is not there: the log was cut off after 4"]
+    assert found["problems"] == [
+        sentence("row {} was published as a head and is not there: the log was cut off after {}", 6, 4)
+    ]
     change(written, audit.delete())
     before = store.BEFORE_ALL
     for row in rows:
@@ -262,7 +265,7 @@ def test_a_log_that_was_cut_off_or_written_anew_differs_from_its_published_head(
         change(written, audit.insert().values(forged))
     assert verify_audit(written)["ok"]
     (problem,) = verify_audit(written, [head])["problems"]
-    assert "row 6 has another hash than the head that was published" in problem
+    assert sentence("row {} has another hash than the head that was published", 6) in problem
 
 
 def test_what_was_pruned_is_told_from_what_is_missing(written: Context) -> None:
@@ -278,7 +281,7 @@ def test_what_was_pruned_is_told_from_what_is_missing(written: Context) -> None:
     assert list_audit(written)[0]["operation"] == "audit prune"
     first = int(found["first"] or 0)
     change(written, audit.delete().where(audit.c.number == first))
-    assert verify_audit(written)["problems"] == [f"rows 1 to {first} are missing, and no pruning says so"]
+    assert verify_audit(written)["problems"] == [sentence("rows 1 to {} are missing, and no pruning says so", first)]
 
 
 def test_a_pruning_that_was_made_up_lacks_the_signature(written: Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +304,9 @@ def test_a_signed_pruning_is_one_of_its_key_alone(written: Context, monkeypatch:
     upto = prune_audit(written, datetime.now(UTC) + timedelta(days=1))["upto"]
     assert verify_audit(written)["ok"]
     monkeypatch.setenv("WTB_AUDIT_KEY", "another")
-    assert verify_audit(written)["problems"] == [f"rows 1 to {upto} were pruned, and WTB_AUDIT_KEY did not sign that"]
+    assert verify_audit(written)["problems"] == [
+        sentence("rows 1 to {} were pruned, and {} did not sign that", upto, "WTB_AUDIT_KEY")
+    ]
     assert "open sesame" not in str(list_audit(written))
 
 
@@ -343,10 +348,10 @@ def test_verify_fails_as_a_command(tmp_path: Any) -> None:
     project.inside("session", "create", "ann", check=0)
     head = project.inside("audit", "head", check=0).stdout.strip()
     well = project.inside("audit", "verify", "--head", head, check=0).stdout
-    assert "no row was changed, removed or moved" in well
-    assert f"head {head.partition(':')[0]}: as it was published" in well
+    assert sentence("no row was changed, removed or moved") in well
+    assert sentence("head {}: as it was published", head.partition(":")[0]) in well
     project.change("UPDATE audit SET by = 'eve' WHERE number = 1")
     bad = project.inside("audit", "verify", check=1).stdout
-    assert "row 1 is not as it was written" in bad
-    assert "no row is so old" in project.inside("audit", "prune", "--before", "365d", check=0).said
+    assert sentence("row {} is not as it was written", 1) in bad
+    assert sentence("no row is so old") in project.inside("audit", "prune", "--before", "365d", check=0).said
     project.close()

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from tests.support.bench import Bench, make_bench
 from tests.support.databases import postgres_database
 from tests.support.project import FLOW, SWEEP, Project
+from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb import Context as NodeContext
 from wtb.config.keeping.retention_policy import Policy
@@ -265,10 +266,10 @@ def change_copy(folder: Path, sql: str) -> None:
     [
         (
             'DELETE FROM "values" WHERE digest = (SELECT min(digest) FROM "values")',
-            "table values has .* rows; expected",
+            sentence("table {} has {} rows; expected", "values", ".*"),
         ),
         ("UPDATE \"values\" SET data = '7' WHERE data = '0'", "lacks 1 value"),
-        ("DELETE FROM cells WHERE case_number = 1", "table cells has 4 rows; expected 6"),
+        ("DELETE FROM cells WHERE case_number = 1", sentence("table {} has {} rows; expected {}", "cells", 4, 6)),
     ],
 )
 def test_one_that_lacks_something_is_refused_and_nothing_is_restored(
@@ -302,7 +303,7 @@ def test_a_file_that_was_lost_before_is_named_and_stops_neither(
     warned: list[str] = []
     place = Context(local.database, files=local.files, warn=warned.append)
     assert backup(place, tmp_path / "backup")["missing"] == {"values": [], "files": [digest]}
-    assert warned == ["1 file that the database names: missing or damaged, and so in the backup"]
+    assert warned == [sentence("{} that the database names: missing or damaged, and so in the backup", "1 file")]
     assert restore(empty, tmp_path / "backup")["missing"]["files"] == [digest]
 
 
@@ -322,7 +323,7 @@ def test_what_fails_half_way_leaves_nothing(
 def test_a_folder_with_something_in_it_is_refused(local: Context, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine").touch()
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match=sentence("is there already")):
         backup(local, tmp_path / "there")
     with pytest.raises(InputError, match="make it first"):
         backup(local, tmp_path / "nowhere" / "backup")
@@ -340,7 +341,7 @@ def test_while_files_are_copied_a_collection_removes_none(local: Context, steps:
     with copying_files(files):
         kept = apply_policy(local.database, files, everything, at=later)
     assert kept.removed["files"].count == 0
-    assert any("a backup copies them" in note for note in kept.notes)
+    assert any(sentence("a backup copies them") in note for note in kept.notes)
     assert apply_policy(local.database, files, everything, at=later).removed["files"].count == 6
 
 
@@ -361,6 +362,6 @@ def test_commands_and_python_make_and_restore_one(project: Project, tmp_path: Pa
 def test_a_backup_among_the_files_that_it_copies_is_refused(local: Context, place: str) -> None:
     home = local.workspaces.files.top.parent
     (home / place).mkdir(parents=True, exist_ok=True)
-    with pytest.raises(InputError, match="where WTB keeps files itself"):
+    with pytest.raises(InputError, match=sentence("where WTB keeps files itself")):
         backup(local, home / place / "kept")
     assert not list(home.rglob("*kept*"))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 from wtb import END, Workflow
@@ -71,7 +72,7 @@ def values(project: Project) -> list[float]:
 def test_a_changed_evaluator_is_named_with_what_to_do(project: Project, change: dict[str, object]) -> None:
     project.write({"scoring.py": scoring(**change)})  # type: ignore[arg-type]
     refused = project.inside("extend", "plain", "--cases", "more.jsonl", check=2)
-    assert "evaluator 'good' has changed since the cells that are there were scored" in refused.said
+    assert sentence("{} changed since the cells that are there were scored", "evaluator 'good' has") in refused.said
     assert "--evaluate scoring:good`" in refused.said
     assert "other" not in refused.said.partition("evaluator")[2].partition("wtb score")[0]
     assert values(project) == [2.0, 3.0]
@@ -100,7 +101,7 @@ def test_options_of_a_new_scoring_hold_for_new_cells_as_well(project: Project) -
 def test_scoring_by_another_evaluator_changes_nothing_for_the_changed_one(project: Project) -> None:
     project.write({"scoring.py": scoring(10)})
     project.inside("score", "plain", "--evaluate", "scoring:other", check=0)
-    assert "'good' has changed" in project.inside("extend", "plain", "--repeats", "2", check=2).said
+    assert sentence("{} has changed", "'good'") in project.inside("extend", "plain", "--repeats", "2", check=2).said
 
 
 def test_a_change_can_be_allowed_and_the_old_code_brought_back(project: Project) -> None:

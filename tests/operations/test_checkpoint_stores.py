@@ -13,6 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 
 import wtb
+from tests.support.prose import sentence
 from wtb import Workflow
 from wtb.core.errors import ConflictError, InputError, NotFound, StateError
 from wtb.core.ids import new_id
@@ -148,7 +149,7 @@ def test_a_checkpoint_whose_parent_is_not_there_is_rejected(line: Line) -> None:
     root = line.begin()
     nowhere = replace(root, id=CheckpointId(new_id()))
 
-    with pytest.raises(ConflictError, match="not in the history"):
+    with pytest.raises(ConflictError, match=sentence("not in the history")):
         line.step(nowhere, "a")
     with pytest.raises(ConflictError, match="has begun"):
         line.begin()
@@ -161,7 +162,7 @@ def test_a_token_that_was_superseded_saves_nothing(line: Line) -> None:
     root = line.begin()
     line.claim()
 
-    with pytest.raises(ConflictError, match="claimed by another"):
+    with pytest.raises(ConflictError, match=sentence("claimed by another")):
         line.step(root, "a")
     assert ids(line.store.history(line.execution)) == [root.id]
 
@@ -179,7 +180,7 @@ def deletable(line: Line) -> Line:
     store = line.store
     if isinstance(store, ThreadCheckpoints) and not isinstance(store._saver, Saver):
         root = line.begin()
-        with pytest.raises(StateError, match="deletes whole threads only"):
+        with pytest.raises(StateError, match=sentence("deletes whole threads only")):
             store.delete(root.id)
         pytest.skip("its saver deletes whole threads only")
     return line
@@ -240,7 +241,7 @@ def test_a_thread_store_needs_a_checkpointer_and_all_values() -> None:
         ThreadCheckpoints(graph(None))
     store = ThreadCheckpoints(graph(InMemorySaver()))
     lacking = Checkpoint(CheckpointId("c"), None, Position(0, ("a",)), {"n": Value.of(1).digest})
-    with pytest.raises(InputError, match="the value of 'n' is missing"):
+    with pytest.raises(InputError, match=sentence("the value of {} is missing", "'n'")):
         store.save("thread", lacking)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb import END, Score, Sweep, SweepHandle, Workflow, evaluator
 from wtb.core.access.roles import Permission
 from wtb.core.errors import AccessDenied, InputError
@@ -92,10 +93,12 @@ def test_only_the_author_and_the_operator_delete_a_comment(sweep: SweepHandle) -
     ana, ben = somebody(sweep, "ana"), somebody(sweep, "ben")
     assert add_comment(ana, sweep.id, "q1", "first")["by"] == "ana"
     add_comment(ben, sweep.id, "q1", "second")
-    with pytest.raises(AccessDenied, match="'ben' wrote comment 2, and 'ana' may not delete it"):
+    with pytest.raises(
+        AccessDenied, match=sentence("{} wrote comment {}, and {} may not delete it", "'ben'", 2, "'ana'")
+    ):
         delete_comment(ana, sweep.id, 2)
     delete_comment(ana, sweep.id, 1)
-    with pytest.raises(InputError, match="has no comment 1"):
+    with pytest.raises(InputError, match=sentence("has no comment {}", 1)):
         delete_comment(ana, sweep.id, 1)
     assert [one["text"] for one in list_comments(ana, sweep.id)["comments"]] == ["second"]
     sweep.delete_comment(2)
@@ -122,7 +125,7 @@ def test_who_reads_other_projects_finds_no_comments(sweep: SweepHandle) -> None:
         ({"text": "x" * (MOST_COMMENT + 1)}, "at most 4,096"),
         ({"text": "a\0b"}, "NUL"),
         ({"case": "q2"}, "no case 'q2'"),
-        ({"row": 2}, "row is 2; expected the number of a combination, 0 to 1"),
+        ({"row": 2}, sentence("row is {}; expected the number of a combination, 0 to {}", 2, 1)),
         ({"row": -1}, "row is -1"),
         ({"repeat": 2}, "no repeat 2"),
     ],

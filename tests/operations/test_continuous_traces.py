@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from tests.operations.test_traces import branching
 from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory, make_bench
+from tests.support.prose import sentence
 from tests.support.receiver import Receiver, attributes, receiving
 from wtb.core.errors import InputError
 from wtb.hosting.diagnostics.machine import _collectors
@@ -156,7 +157,7 @@ def test_a_collector_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
         sending.traces.look()
         assert time.monotonic() - began < 0.2
         sending.look()
-        assert "does not answer within 0.3 s" in sending.state.error
+        assert sentence("does not answer within {} s", "0.3") in sending.state.error
 
 
 def test_what_a_collector_refuses_for_good_is_counted_and_left(tmp_path: Path) -> None:
@@ -261,14 +262,14 @@ def test_the_environment_says_where_traces_go_where_no_file_does(
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ("", "needs an endpoint"),
+        ("", sentence("needs an endpoint")),
         ("endpoint = 'collector'", "expected a URL"),
-        ("endpoint = 'http://a:b@c'", "give a key as a header"),
+        ("endpoint = 'http://a:b@c'", sentence("give a key as a header")),
         ("endpoint = 'http://c:99999'", "expected a URL"),
         ("endpoint = 'http://c'\ntimeout = 0", "expected seconds"),
-        ("endpoint = 'http://c'\nprotobuf = 1", "protobuf = 1: expected true or false"),
-        ("endpoint = 'http://c'\ncontent = 1", "expected true or false"),
-        ("endpont = 'http://c'", "did you mean 'endpoint'"),
+        ("endpoint = 'http://c'\nprotobuf = 1", sentence("{} = {}: expected true or false", "protobuf", 1)),
+        ("endpoint = 'http://c'\ncontent = 1", sentence("expected true or false")),
+        ("endpont = 'http://c'", sentence("did you mean '{}'", "endpoint")),
     ],
 )
 def test_settings_of_no_use_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, words: str) -> None:

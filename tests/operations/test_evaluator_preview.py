@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.core.documents.workflows.new_sweeps import EvaluatorPreviewDocument
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
@@ -60,13 +61,18 @@ def test_code_of_users_and_models_are_left_to_workers(
 @pytest.mark.parametrize(
     ("evaluator", "state", "expected", "problem"),
     [
-        ("containz", {}, None, "did you mean 'contains'?"),
-        ({"contains": {"feild": "a"}}, {}, None, "takes no option 'feild'"),
-        ("contains", {}, None, "needs the option 'field'"),
-        (CONTAINS, {"reply": "x"}, "x", "has no key 'answer'"),
-        ({"regex": {"field": "answer"}}, {"answer": "x"}, "(", "not a regular expression"),
-        ({"all_of": [CONTAINS, "mine:score"]}, {"answer": "x"}, "x", "functions of your own are not combined"),
-        (CONTAINS, {"answer": "x" * 100_001}, "x", "expected at most 100,000"),
+        ("containz", {}, None, sentence("did you mean '{}'?", "contains")),
+        ({"contains": {"feild": "a"}}, {}, None, sentence("takes no option {}", "'feild'")),
+        ("contains", {}, None, sentence("needs the option {}", "'field'")),
+        (CONTAINS, {"reply": "x"}, "x", sentence("has no key {}", "'answer'")),
+        ({"regex": {"field": "answer"}}, {"answer": "x"}, "(", sentence("not a regular expression")),
+        (
+            {"all_of": [CONTAINS, "mine:score"]},
+            {"answer": "x"},
+            "x",
+            sentence("functions of your own are not combined"),
+        ),
+        (CONTAINS, {"answer": "x" * 100_001}, "x", sentence("expected at most {}", "100,000")),
     ],
 )
 def test_what_cannot_score_is_refused_in_words(

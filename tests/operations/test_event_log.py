@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.support.prose import sentence
 from wtb import END, Bench, ExecutionHandle, Workflow
 from wtb.core.documents.events.texts import event_text
 from wtb.core.errors import InputError
@@ -219,7 +220,7 @@ def test_costs_by_tool_count_failures_time_cost_and_what_was_undone(bench: Bench
     assert as_csv(found).splitlines()[0].endswith("failed_calls,duration_s,reversed_calls")
     of_nodes = bench.costs(by=["node", "tool"])["rows"]
     assert ("pay", "pay") in {(row["node"], row["tool"]) for row in of_nodes}
-    with pytest.raises(InputError, match="by model or by tool"):
+    with pytest.raises(InputError, match=sentence("by model or by tool")):
         bench.costs(by=["model", "tool"])
 
 

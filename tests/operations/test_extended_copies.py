@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from tests.operations.test_extending import cases_of
 from tests.support.abc_flow import Abc, write_new
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
 from wtb.operations.archive.sweep_copies import copy_sweep
 from wtb.operations.growth.extending import Extended, extend, plan_extension
@@ -162,16 +163,18 @@ def test_what_the_original_showed_counts_as_one_earlier_look(abc: Make) -> None:
     added = add(flow, cases=cases_of(8, 9), new_name="wider")
     turn_to(flow, added.sweep)
     flow.run()
-    assert any("second look at these rows by score" in warning for warning in flow.matrix()["warnings"])
+    assert any(
+        sentence("{} look at these rows by {}", "second", "score") in warning for warning in flow.matrix()["warnings"]
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"new_name": "s", "repeats": 2}, "is called 's' itself"),
+        ({"new_name": "s", "repeats": 2}, sentence("is called {} itself", "'s'")),
         ({"new_name": "", "repeats": 2}, "new_name is empty"),
         ({"new_name": "x" * 201, "repeats": 2}, "at most 200"),
-        ({"new_name": "twin", "cases": cases_of(0)}, "nothing new to add to a copy"),
+        ({"new_name": "twin", "cases": cases_of(0)}, sentence("nothing new to add to a copy")),
     ],
 )
 def test_names_that_do_not_fit_are_rejected_and_nothing_is_copied(
@@ -196,7 +199,7 @@ def test_a_copy_that_fails_leaves_nothing(abc: Make, monkeypatch: pytest.MonkeyP
         raise ConflictError("somebody was quicker")
 
     monkeypatch.setattr(sweep_copy, "publish_renamed", fails)
-    with pytest.raises(ConflictError, match="somebody was quicker"):
+    with pytest.raises(ConflictError, match=sentence("{} was quicker", "somebody")):
         add(flow, repeats=2, new_name="twin")
     assert flow.bench.database.scalar(sa.select(sa.func.count()).select_from(sweeps)) == 1
     assert everything(flow, flow.bench.sweep_id) == before
@@ -204,9 +207,9 @@ def test_a_copy_that_fails_leaves_nothing(abc: Make, monkeypatch: pytest.MonkeyP
 
 def test_a_database_and_a_name_do_not_go_together(abc: Make, tmp_path: Path) -> None:
     flow = abc(cases=2)
-    with pytest.raises(InputError, match="expected either a database or a name"):
+    with pytest.raises(InputError, match=sentence("expected either a database or a name")):
         copy_sweep(flow.context, flow.bench.sweep_id, f"sqlite:///{tmp_path}/other.db", new_name="twin")
-    with pytest.raises(InputError, match="expected the URL of another database, or a name"):
+    with pytest.raises(InputError, match=sentence("expected the URL of another database, or a name")):
         copy_sweep(flow.context, flow.bench.sweep_id)
 
 
@@ -215,6 +218,6 @@ def test_changed_code_is_rejected_for_a_copy_too(abc: Make) -> None:
 
     flow = abc(cases=2)
     flow.wf["c"].variants["default"] = replace(flow.wf["c"].variants["default"], fn=changed)
-    with pytest.raises(ConflictError, match="the code of c=default has changed"):
+    with pytest.raises(ConflictError, match=sentence("the code of {}={} has changed", "c", "default")):
         add(flow, repeats=2, new_name="twin")
     assert flow.bench.database.scalar(sa.select(sa.func.count()).select_from(sweeps)) == 1

@@ -14,6 +14,7 @@ import wtb
 from tests.support.abc_flow import Abc, changed, write_new
 from tests.support.bench import Bench
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
 from wtb.operations.growth.extending import Extended, extend, plan_extension
 from wtb.operations.growth.extension_draft import PlannedExtension
@@ -135,7 +136,7 @@ def test_extending_again_adds_nothing(abc: Make) -> None:
     before = outcomes(flow)
     again = add(flow, **given)
     assert (again.cells, again.present, again.cases) == (0, 1, 0)
-    assert "the sweep has b=new already" in again.notes
+    assert sentence("the sweep has {} already", "b=new") in again.notes
     assert outcomes(flow) == before
     assert len(flow.bench.row.spec["extensions"]) == 1
 
@@ -156,8 +157,8 @@ def test_a_case_with_other_content_is_an_error_that_names_it(abc: Make) -> None:
     with pytest.raises(InputError) as caught:
         add(flow, cases=changed)
     assert [problem.partition(";")[0] for problem in caught.value.problems] == [
-        "case 'c1' is in the sweep with another input 'x'",
-        "case 'c2' is in the sweep with another expected value",
+        sentence("case {} is in the sweep with another {}", "'c1'", "input 'x'"),
+        sentence("case {} is in the sweep with another {}", "'c2'", "expected value"),
     ]
     assert flow.bench.row.cells == 6
 
@@ -165,7 +166,9 @@ def test_a_case_with_other_content_is_an_error_that_names_it(abc: Make) -> None:
 def test_an_input_that_is_there_under_another_id_is_a_warning_and_one_cluster(abc: Make) -> None:
     flow = abc(cases=3)
     added = add(flow, cases=[{"id": "twin", "input": {"x": 1}}])
-    assert added.notes == ("1 new case has the input of a case that is in the sweep: 'twin' that of 'c1'",)
+    assert added.notes == (
+        sentence("{} {} the input of a case that is in the sweep: {}", 1, "new case has", "'twin' that of 'c1'"),
+    )
     flow.run()
     assert flow.matrix()["clusters"] == 3
 
@@ -173,11 +176,11 @@ def test_an_input_that_is_there_under_another_id_is_a_warning_and_one_cluster(ab
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({}, "nothing to add"),
-        ({"repeats": 1}, "expected at least as many"),
-        ({"vary": {"x": ["new"]}}, "the workflow has no node 'x'"),
+        ({}, sentence("nothing to add")),
+        ({"repeats": 1}, sentence("expected at least as many")),
+        ({"vary": {"x": ["new"]}}, sentence("the workflow has no node {}", "'x'")),
         ({"vary": {"b": ["newer"]}}, "newer"),
-        ({"vary": {"b": [{"name": "loud", "of": "default", "suffix": "?"}]}}, "another variant 'loud'"),
+        ({"vary": {"b": [{"name": "loud", "of": "default", "suffix": "?"}]}}, sentence("another variant {}", "'loud'")),
         ({"cases": []}, "no cases"),
         ({"cases": [{"id": "c9", "inputs": {"x": 1}}]}, "inputs"),
         ({"cases": [{"id": "c9", "input": {"x": 1}}, {"id": "c9", "input": {"x": 2}}]}, "a second time"),
@@ -202,7 +205,7 @@ def test_changed_code_is_rejected_unless_it_is_allowed(abc: Make) -> None:
     flow = abc(cases=2)
     original = flow.bench.row.fingerprints["c"]["default"]
     flow.wf["c"].variants["default"] = replace(flow.wf["c"].variants["default"], fn=changed)
-    with pytest.raises(ConflictError, match="the code of c=default has changed"):
+    with pytest.raises(ConflictError, match=sentence("the code of {}={} has changed", "c", "default")):
         add(flow, repeats=2)
     add(flow, repeats=2, allow_code_change=True)
     assert flow.bench.row.fingerprints["c"]["default"] != original
@@ -225,7 +228,9 @@ def test_what_was_shown_before_counts_as_a_look(abc: Make) -> None:
     assert not any("look" in warning for warning in flow.matrix()["warnings"])
     add(flow, cases=cases_of(8, 9))
     flow.run()
-    assert any("second look at these rows by score" in warning for warning in flow.matrix()["warnings"])
+    assert any(
+        sentence("{} look at these rows by {}", "second", "score") in warning for warning in flow.matrix()["warnings"]
+    )
 
 
 def test_a_new_level_of_a_factor_stands_beside_every_other_level(tmp_path: Path) -> None:
@@ -233,10 +238,10 @@ def test_a_new_level_of_a_factor_stands_beside_every_other_level(tmp_path: Path)
     project.write({"grid_flow.py": GRID_FLOW, "sweep.yaml": GRID_SWEEP})
     project.inside("run", "sweep.yaml", "--quiet", check=0)
     added = project.inside("extend", "grid", "--vary", "answer.model=huge", "--dry-run", check=0).stdout
-    assert "8 new cells of 4 combinations" in added
+    assert sentence("{} of {} combinations", "8 new cells", 4) in added
     project.inside("extend", "grid", "--vary", "answer.model=huge", check=0)
     again = project.inside("extend", "grid", "--vary", "answer.model=huge", check=0)
-    assert "nothing new to add" in again.said
+    assert sentence("nothing new to add") in again.said
     assert "the sweep has answer.model=huge answer.temperature=0.7 already" in again.said
     rows = project.inside("matrix", "grid", "--format", "json", check=0).json["rows"]
     levels = {(row["combination"]["find"], *row["levels"].values()) for row in rows}
@@ -249,7 +254,7 @@ def test_a_new_level_of_a_factor_stands_beside_every_other_level(tmp_path: Path)
     cells = project.inside("show", "grid", "--cells", "--format", "json", check=0).json["cells"]
     assert len(cells) == 24
     number = project.inside("extend", "grid", "--vary", "answer.temperature=1.5", check=0)
-    assert "cells added of 6 combinations" in number.said
+    assert sentence("{} of {} combinations", "cells added", 6) in number.said
     temperatures = project.inside("matrix", "grid", "--format", "json", check=0).json["rows"]
     assert {row["levels"]["answer.temperature"] for row in temperatures} == {"0", "0.7", "1.5"}
     unknown = project.inside("extend", "grid", "--vary", "answer.modle=huge", check=2)
@@ -331,7 +336,7 @@ def test_any_json_is_a_level_and_types_differ(tmp_path: Path, monkeypatch: pytes
         assert all("share=0.75" in row["answer"] for row in number.combinations), "no parameter of type float has text"
         text = result.plan_extension(vary={"answer.model": ["7"]})
         assert all('model="7"' in row["answer"] for row in text.combinations)
-        with pytest.raises(InputError, match="is 7; expected str"):
+        with pytest.raises(InputError, match=sentence("is {}; expected {}", 7, "str")):
             result.plan_extension(vary={"answer.model": [7]})
 
 

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import in_memory
+from tests.support.prose import sentence
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
 from wtb.operations.running.preparing import prepare_file, prepare_single
@@ -238,8 +239,8 @@ SWEEP = "workflow: flow:wf\ncases: flow:rows\nvary: {a: all}\n"
     ("sweep", "code", "why"),
     [
         (SWEEP, "import nothing_of_that_name", "No module named 'nothing_of_that_name'"),
-        (SWEEP, "import os\nos.kill(os.getpid(), 9)", "killed by SIGKILL"),
-        (SWEEP, "raise SystemExit(3)", "cannot be imported"),
+        (SWEEP, "import os\nos.kill(os.getpid(), 9)", sentence("killed by {}", "SIGKILL")),
+        (SWEEP, "raise SystemExit(3)", sentence("cannot be imported")),
         (SWEEP, GOOD + "rows = 7", "sweep.yaml:2: "),
         (SWEEP, GOOD + "def rows():\n    yield {'input': {}}\n    raise LookupError('gone')", "gone"),
         (SWEEP, GOOD + "rows = [{'input': {'x': object()}}]", "case '1'"),
@@ -260,14 +261,14 @@ SWEEP = "workflow: flow:wf\ncases: flow:rows\nvary: {a: all}\n"
             SWEEP,
             GOOD + "import wtb.execution.sandbox.preparation as p\n"
             "p._next_cases = lambda _: [['a', {'x': 99}, None, [], None, [], None]]\nrows = [{'input': {}}]",
-            "is not a message",
+            sentence("is not a message"),
         ),
         (
             SWEEP,
             GOOD + "import wtb.execution.sandbox.preparation as p\n"
             "p._head_of = lambda _: {'choices': [{'b': 'c'}], 'baseline': None, 'cases': 1, 'clusters': [], "
             "'tools': {}}\nrows = [{'input': {}}]",
-            "is not a message",
+            sentence("is not a message"),
         ),
         (SWEEP + "evaluate: ['flow:absent']\n", GOOD + "rows = [{'input': {}}]", "has no 'absent'"),
         (SWEEP + "gates: ['absent >= 1']\n", GOOD + "rows = [{'input': {}}]", "absent"),
@@ -296,7 +297,7 @@ def test_threads_are_refused_for_fires_where_workers_have_a_role(walled: Place, 
     sys.modules.pop("flow")
     fire = walled.fire(queued=queued)  # its file was changed after it was added
     assert (fire.verdict, fire.sweep_id) == ("failed", None)
-    assert "'run.pool: thread' runs nodes in the worker or scheduler itself" in " ".join(fire.why)
+    assert sentence("'run.pool: thread' runs nodes in the worker or scheduler itself") in " ".join(fire.why)
     assert "flow" not in sys.modules
 
 

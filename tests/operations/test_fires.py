@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support import prose
 from tests.support.bench import in_memory
 from wtb.config import webhooks
 from wtb.core.cron import TRIES
@@ -175,7 +176,7 @@ def test_fires_missed_in_a_downtime_are_made_up_for_once_and_that_is_said(cron: 
     (made,) = store.make_due(cron.database)
     (fire,) = store.open_fires(cron.database)
     assert made.fire_at == fire.fire_at
-    assert fire.why == ["3 fires before it were missed"]
+    assert fire.why == [prose.sentence("{} {} before it were missed", 3, "fires")]
 
 
 def test_missed_fires_can_be_skipped(cron: Cron) -> None:
@@ -225,7 +226,7 @@ def test_a_fire_is_claimed_once_and_given_up_after_some_deaths(cron: Cron) -> No
     assert store.claim(cron.database, cron.row(fire)) is None
     row = cron.row(fire)
     assert (row.status, row.verdict) == ("failed", "failed")
-    assert row.why == ["its process died 3 times while it began its sweep"]
+    assert row.why == [prose.sentence("its process died {} times while it {}", 3, "began its sweep")]
     told = cron.carry(row)
     assert told.notified_at is not None
 
@@ -292,14 +293,17 @@ def test_a_fire_that_lost_less_than_its_margin_or_is_unclear_ended_well(cron: Cr
     cron.code('return {"x": state["x"] - 20 * (state["x"] == 3)}')
     third = cron.carry(cron.make())
     assert (third.verdict, third.baseline_id) == ("unclear", second.sweep_id)
-    assert "its margin of 2 takes about" in third.why[0]
+    assert prose.sentence("its margin of {} takes about", 2) in third.why[0]
     assert not check_schedule(Context(cron.database), "nightly").is_wrong
 
 
 def test_each_fire_is_compared_with_the_last_good_one(cron: Cron) -> None:
     cron.add()
     first = cron.carry(cron.make())
-    assert (first.verdict, first.why) == ("cannot tell", ["no fire before it ended well, to compare it with"])
+    assert (first.verdict, first.why) == (
+        "cannot tell",
+        [prose.sentence("no fire before it ended well, to compare it with")],
+    )
     second = cron.carry(cron.make())
     assert (second.verdict, second.baseline_id) == ("same", first.sweep_id)
     cron.code('return {"x": state["x"]}')
@@ -332,14 +336,14 @@ def test_failed_cells_and_gates_that_do_not_hold_fail_a_fire_without_a_baseline(
     quick.code('return {"x": 1 // state["x"]}')
     row = quick.carry(quick.make())
     assert row.verdict == "failed"
-    assert row.why == ["gate failed: total == 9 (8)", "1 of 8 cells failed"]
+    assert row.why == ["gate failed: total == 9 (8)", prose.sentence("{} of {} cells failed", 1, 8)]
 
 
 def test_a_baseline_that_is_gone_fails_the_fire(quick: Cron) -> None:
     quick.add(baseline="main")
     row = quick.carry(quick.make())
     assert row.verdict == "failed"
-    assert "no baseline 'main'" in row.why[0]
+    assert prose.sentence("no baseline {}", "'main'") in row.why[0]
 
 
 def test_a_sweep_for_workers_is_left_to_them_and_judged_when_it_is_at_its_end(cron: Cron) -> None:
@@ -405,7 +409,7 @@ def test_a_fire_that_nobody_makes_or_carries_out_is_overdue(quick: Cron) -> None
     checked = check_schedule(Context(quick.database), "nightly")
     assert checked.is_wrong
     said = checked.sentence
-    assert "does anything run `wtb schedule run-due`" in said
+    assert prose.sentence("does anything run `wtb schedule run-due`") in said
 
 
 def test_a_fire_that_was_killed_while_it_ran_is_said_to_be_interrupted(cron: Cron) -> None:
@@ -570,10 +574,10 @@ def test_a_chat_gets_the_text_and_a_link_to_the_page(
 @pytest.mark.parametrize(
     ("status", "private", "error"),
     [
-        (302, True, "redirects are not followed"),
+        (302, True, prose.sentence("redirects are not followed")),
         (404, True, "answered 404"),
-        (0, True, "did not answer within"),
-        (200, False, "not a public address"),
+        (0, True, prose.sentence("did not answer within")),
+        (200, False, prose.sentence("not a public address")),
     ],
 )
 def test_a_webhook_that_does_not_take_it_is_tried_some_times_and_then_said(
@@ -601,7 +605,7 @@ def test_who_is_down_for_a_while_is_told_by_a_later_round(
     row = quick.carry(quick.make())
     assert (row.notify_tries, row.held) == (2, True)
     assert store.claim(quick.database, row) is None
-    assert "it is tried again" in check_schedule(Context(quick.database), "nightly").sentence
+    assert prose.sentence("it is tried again") in check_schedule(Context(quick.database), "nightly").sentence
     with quick.database.write() as connection:
         connection.execute(fires.update().values(lease_until=now() - 1))
     told = quick.carry(quick.row(row))
@@ -621,4 +625,4 @@ def test_a_command_is_told_on_its_stdin_and_its_failure_is_said(quick: Cron, mon
     message, folder = (quick.folder / "told.json").read_text().rsplit("}", 1)
     assert json.loads(message + "}")["verdict"] == "failed"
     assert folder.strip() == str(quick.folder)
-    assert row.notify_error == "sh ended with exit code 3: no luck"
+    assert row.notify_error == prose.sentence("{} ended with exit code {}: {}", "sh", 3, "no luck")

@@ -11,6 +11,7 @@ import pytest
 from langgraph.graph import START, StateGraph
 
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb import END, Workflow, evaluator
 from wtb.authoring.code.resolve import as_workflow
 from wtb.core.errors import ConflictError, InputError
@@ -135,9 +136,11 @@ def test_a_level_is_changed_and_the_others_stay(flow: Flow) -> None:
     assert flow.row(forked("7", of=loud.execution)).choices == {"b": 'loud, suffix="7"'}
     added = add_row(flow.context, flow.origin, variants={"b.suffix": "?!"}, run=False, code=flow.code)
     assert added.choices == {"b": "suffix=?!"}
-    with pytest.raises(InputError, match="takes no parameter 'sufix'; did you mean 'suffix'"):
+    with pytest.raises(
+        InputError, match=sentence("takes no parameter {}", "'sufix'") + sentence("; did you mean '{}'", "suffix")
+    ):
         fork(flow.context, flow.origin, at="a", variants={"b.sufix": "?"}, bound=flow.bound)
-    with pytest.raises(InputError, match="choose the variant, or levels"):
+    with pytest.raises(InputError, match=sentence("choose the variant, or levels")):
         fork(flow.context, flow.origin, at="a", variants={"b.suffix": "?", "b": "loud"}, bound=flow.bound)
 
 
@@ -152,7 +155,7 @@ def test_what_a_fork_tried_becomes_a_row_for_every_case(bench: Callable[..., Ben
     ways = [cell.state["way"] for cell in flow.bench.cells() if cell.combination == {"b": "loud !!!"}]
     assert ways == ["ab!!!c"] * 2
     assert "loud !!!" in flow.bench.row.fingerprints["b"], "a row waits for its code"
-    with pytest.raises(ConflictError, match="has the row b=loud !!! already"):
+    with pytest.raises(ConflictError, match=sentence("has the row {} already", "b=loud !!!")):
         add_row(flow.context, forked.execution, run=False, code=flow.code)
     assert flow.way(flow.fork(LOUD)) == "ab!!!c"
 
@@ -162,15 +165,18 @@ def test_what_a_fork_tried_becomes_a_row_for_every_case(bench: Callable[..., Ben
     [
         (
             {"name": "loud", "of": "default", "suffix": "?"},
-            "has a variant 'loud' already; give the one of the fork",
+            sentence("has a variant {} already; give the one of the fork", "'loud'"),
         ),
-        ({"name": "loud", "suffix": "?"}, "has a variant 'loud' already"),
-        ({"name": "new", "of": "lout"}, "has no variant 'lout' to derive from; did you mean 'loud'"),
+        ({"name": "loud", "suffix": "?"}, sentence("has a variant {} already", "'loud'")),
+        (
+            {"name": "new", "of": "lout"},
+            sentence("has no variant {} to derive from{}", "'lout'", "; did you mean 'loud'"),
+        ),
         ({"name": "new", "of": "loud", "sufix": "?"}, "sufix"),
         ({"of": "loud", "suffix": "?"}, "no 'name'"),
-        ({"suffix": ["?", "!"]}, "b: a grid of levels; expected a single variant"),
-        ("lout", "has no variant 'lout'; did you mean 'loud'"),
-        ({"name": "lout"}, "has no variant 'lout'; did you mean 'loud'"),
+        ({"suffix": ["?", "!"]}, sentence("{}: a grid of levels; expected a single variant", "b")),
+        ("lout", sentence("has no variant {}", "'lout'") + sentence("; did you mean '{}'", "loud")),
+        ({"name": "lout"}, sentence("has no variant {}", "'lout'") + sentence("; did you mean '{}'", "loud")),
         ("nowhere:fn", "nowhere"),
     ],
 )
@@ -184,14 +190,14 @@ def test_what_no_variant_can_be_made_of_is_refused_and_nothing_is_left(flow: Flo
 def test_a_name_stands_for_one_variant_in_all_forks_and_rows(flow: Flow) -> None:
     flow.fork(LOUD)
     other = {**LOUD, "suffix": "?"}
-    with pytest.raises(InputError, match="has a variant 'loud !!!' already"):
+    with pytest.raises(InputError, match=sentence("has a variant {} already", "'loud !!!'")):
         flow.fork(other)
-    with pytest.raises(InputError, match="a fork has another variant 'loud !!!' of node 'b'"):
+    with pytest.raises(InputError, match=sentence("a fork has another variant {} of node {}", "'loud !!!'", "'b'")):
         add_row(flow.context, flow.origin, variants={"b": other}, run=False, code=flow.code)
 
 
 def test_a_node_that_does_not_follow_is_refused(flow: Flow) -> None:
-    with pytest.raises(InputError, match="node 'b' does not run after"):
+    with pytest.raises(InputError, match=sentence("node {} does not run after", "'b'")):
         flow.fork(LOUD, at="b")
 
 
@@ -206,7 +212,7 @@ def test_a_fork_fails_where_the_code_has_its_variant_no_longer_and_the_sweep_goe
     row = flow.row(made)
     assert (row.status, flow.bench.status) == ("failed", "completed")
     assert row.failure is not None
-    assert f"the code has no b={flow.row(made).choices['b']} any more" in str(row.failure)
+    assert sentence("the code has no {} any more", f"b={flow.row(made).choices['b']}") in str(row.failure)
     assert flow.way(flow.fork({"name": "other", "of": "default", "suffix": "+"})) == "ab+c"
 
 
@@ -241,5 +247,5 @@ def test_a_node_of_a_langgraph_graph_has_another_parameter_for_one_case(bench: C
     assert forked("b", {"name": "louder", "of": "loud", "suffix": "!!"}) == ["a", "b!!", "deep"]
     assert forked("b", {"name": "plain", "of": "default", "suffix": "."}) == ["a", "b.", "deep"]
     assert forked("inner.deep", {"name": "deeper", "of": "default", "suffix": "+"}) == ["a", "b", "deep+"]
-    with pytest.raises(InputError, match="no node 'inner'; did you mean"):
+    with pytest.raises(InputError, match=sentence("no node '{}'", "inner") + sentence("; did you mean")):
         forked("inner", {"name": "other", "of": "default"})

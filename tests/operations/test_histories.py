@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.support.prose import sentence
 from tests.support.tenants import limited_to
 from wtb import END, Bench, Workflow
 from wtb.core.errors import InputError, NotFound
@@ -147,7 +148,7 @@ def test_a_rollback_takes_what_the_history_says_it_can(bench: Bench) -> None:
     after = execution.history()
     assert after.checkpoints[-1].parent == first.id
     assert [one.id for one in after.left] == [one.id for one in before.checkpoints[2:]]
-    assert "a line that a rollback left" in after.can_rollback_to(before.checkpoints[-1].id).reason
+    assert sentence("a line that a rollback left") in after.can_rollback_to(before.checkpoints[-1].id).reason
     assert not after.can_rollback_to("end")
     assert execution.resume().wait().state == {"n": 2, "seen": [10, 20]}
 
@@ -250,5 +251,5 @@ def test_a_name_that_would_mean_two_things_is_rejected(bench: Bench, name: str, 
 def test_an_execution_that_has_not_begun_has_no_checkpoint_to_name(bench: Bench) -> None:
     execution = bench.start(looping(), {}, create_only=True)
 
-    with pytest.raises(InputError, match="no checkpoint yet"):
+    with pytest.raises(InputError, match=sentence("no checkpoint yet")):
         execution.name_checkpoint("early")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb import END, Sweep, Workflow
 from wtb.core.errors import InputError
 from wtb.operations.context import Context
@@ -120,21 +121,36 @@ def test_a_look_counts_what_is_open(context: Context) -> None:
 @pytest.mark.parametrize(
     ("act", "said"),
     [
-        (lambda context: sweeps.list_sweeps(context, status="compleated"), "did you mean 'completed'?"),
-        (lambda context: sweeps.list_sweeps(context, session="nobody"), "there is no session 'nobody'"),
-        (lambda context: sweeps.cells(context, "first", statuses=["brokn"]), "'brokn' is not a status of a cell"),
-        (lambda context: sweeps.cells(context, "first", case="god"), "did you mean 'good'?"),
-        (lambda context: sweeps.show(context, "first", calls=True), "calls are of one execution"),
-        (lambda context: log.log(context, "first", severity="eror"), "'eror' is not a severity; did you mean 'error'"),
-        (lambda context: files.list_files(context, "first"), "such as by its combination"),
-        (lambda context: costs.costs(context, by=["modle"]), "costs are not shown by 'modle'; did you mean 'model'"),
-        (lambda context: costs.costs(context, project="none"), "there is no project 'none'"),
-        (lambda context: series.series(context, "first", name="loss"), "there is no series 'loss'"),
-        (lambda context: scoring.score(context, "first"), "nothing to score by"),
+        (lambda context: sweeps.list_sweeps(context, status="compleated"), sentence("did you mean '{}'?", "completed")),
+        (lambda context: sweeps.list_sweeps(context, session="nobody"), sentence("there is no session {}", "'nobody'")),
+        (
+            lambda context: sweeps.cells(context, "first", statuses=["brokn"]),
+            sentence("{} is not a status of a {}", "'brokn'", "cell"),
+        ),
+        (lambda context: sweeps.cells(context, "first", case="god"), sentence("did you mean '{}'?", "good")),
+        (lambda context: sweeps.show(context, "first", calls=True), sentence("calls are of one execution")),
+        (
+            lambda context: log.log(context, "first", severity="eror"),
+            sentence("{} is not a severity", "'eror'") + sentence("; did you mean '{}'", "error"),
+        ),
+        (lambda context: files.list_files(context, "first"), sentence("such as by its {}", "combination")),
+        (
+            lambda context: costs.costs(context, by=["modle"]),
+            sentence("costs are not shown by {}", "'modle'") + sentence("; did you mean '{}'", "model"),
+        ),
+        (lambda context: costs.costs(context, project="none"), sentence("there is no project {}", "'none'")),
+        (lambda context: series.series(context, "first", name="loss"), sentence("there is no series {}", "'loss'")),
+        (lambda context: scoring.score(context, "first"), sentence("nothing to score by")),
         (lambda context: scoring.score(context, "first", evaluate=[{"exact_match": 1}]), "evaluate"),
-        (lambda context: comparing.compare(context, "first", "second", margin={"lenth": 1}), "did you mean 'length'?"),
-        (lambda context: baselines.set_baseline(context, "last", "first"), "cannot be the name of a baseline"),
-        (lambda context: baselines.remove_baseline(context, "none"), "there is no baseline 'none'"),
+        (
+            lambda context: comparing.compare(context, "first", "second", margin={"lenth": 1}),
+            sentence("did you mean '{}'?", "length"),
+        ),
+        (
+            lambda context: baselines.set_baseline(context, "last", "first"),
+            sentence("cannot be the name of a baseline"),
+        ),
+        (lambda context: baselines.remove_baseline(context, "none"), sentence("there is no baseline {}", "'none'")),
     ],
 )
 def test_bad_input_is_refused_without_the_name_of_an_option(

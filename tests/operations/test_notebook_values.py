@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 import wtb
+from tests.support.prose import sentence
 from wtb import END, InputError, Sweep, SweepHandle, Workflow
 
 
@@ -42,7 +43,9 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> SweepHandle:
 
 
 def test_a_prepared_sweep_is_one_line() -> None:
-    assert repr(sweep().prepare()) == "<prepared sweep notes: 2 combinations x 60 cases x 1 repeat = 120 cells>"
+    assert repr(sweep().prepare()) == sentence("<prepared sweep {}: ", "notes") + sentence(
+        "{} combinations x {} cases x {}", 2, 60, "1 repeat = 120 cells>"
+    )
 
 
 def test_a_workflow_is_drawn_with_its_variants() -> None:
@@ -60,10 +63,10 @@ def test_comparisons_are_documents_that_are_shown_as_tables(result: SweepHandle)
     assert found["verdict"] == "same"
     assert json.loads(json.dumps(found)) == orjson.loads(orjson.dumps(found)) == found
     assert "120 cells of 2 combinations and 60 cases compared\n" in html_of(found)
-    assert "120 cells of 2 combinations" in str(found)
+    assert sentence("{} of {} combinations", "120 cells", 2) in str(found)
     rows = result.compare_rows("answer=default", 1)
     assert rows["wins"] == 60
-    assert "60 cases of both: 60 better, 0 worse" in str(rows)
+    assert sentence("{} of both: ", "60 cases") + sentence("{} better, {} worse", 60, 0) in str(rows)
     assert "&lt;b&gt;two" in html_of(rows)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.documents import validator
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb import END, Sweep, SweepHandle, Workflow, evaluator
 from wtb.core.documents.results.outputs import CUT
 from wtb.core.errors import InputError
@@ -145,7 +146,7 @@ def test_cases_that_all_combinations_get_wrong_or_none_does(sweep: SweepHandle) 
     for arguments, words in (({"metric": "right"}, "expected wrong, too"), ({"wrong": "some"}, "'some'")):
         with pytest.raises(InputError, match=words):
             sweep.outputs(**arguments)
-    with pytest.raises(InputError, match="no metric 'rihgt'"):
+    with pytest.raises(InputError, match=sentence("no metric {}", "'rihgt'")):
         sweep.outputs(wrong="all", metric="rihgt")
 
 
@@ -191,15 +192,15 @@ def test_long_values_are_cut_with_a_path_to_the_whole(database: Database) -> Non
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"rows": [3]}, "rows 3: the sweep has the rows 0 to 2"),
-        ({"differ": [0]}, "differ is 0; expected two combinations"),
-        ({"differ": [1, 1]}, "expected two combinations"),
-        ({"differ": [1, 7]}, "differ 7: the sweep has the rows 0 to 2"),
+        ({"rows": [3]}, sentence("{} {}: the sweep has the rows 0 to {}", "rows", 3, 2)),
+        ({"differ": [0]}, sentence("differ is {}; expected two combinations", 0)),
+        ({"differ": [1, 1]}, sentence("expected two combinations")),
+        ({"differ": [1, 7]}, sentence("{} {}: the sweep has the rows 0 to {}", "differ", 7, 2)),
         ({"keys": ["anser"]}, "no key 'anser'; did you mean 'answer'"),
-        ({"worst": "rigt"}, "did you mean 'right'"),
-        ({"tag": "eazy"}, "did you mean 'easy'"),
-        ({"cases": ["q9"]}, "the sweep has no case 'q9'"),
-        ({"rows": [0], "columns": [1]}, "columns has 1; expected some of rows"),
+        ({"worst": "rigt"}, sentence("did you mean '{}'", "right")),
+        ({"tag": "eazy"}, sentence("did you mean '{}'", "easy")),
+        ({"cases": ["q9"]}, sentence("the sweep has no case {}", "'q9'")),
+        ({"rows": [0], "columns": [1]}, sentence("columns has {}; expected some of rows", 1)),
         ({"limit": 1001}, "limit is 1001"),
     ],
 )
@@ -267,7 +268,7 @@ def test_people_read_them_in_80_columns(project: Project) -> None:
         "1 to 2 of 3",
     ):
         assert words in shown
-    assert "more with --offset 2" in shown
+    assert sentence("more with --offset {}", 2) in shown
     found = project.inside("show", "s", "--outputs", "--failed", "--format", "json", check=0).json
     assert ids(found) == ["b"]
     execution = found["cases"][0]["cells"][0]["execution"]

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from tests.support import tenants
 from tests.support.bench import in_memory, make_bench
+from tests.support.prose import sentence
 from tests.support.tenants import NOTHING, Call, Tenant, limited_to
 from wtb import start
 from wtb.core.errors import ConflictError, InputError, NotFound
@@ -100,7 +101,7 @@ def test_a_token_is_not_made_for_more_than_its_maker_may_do(context: Context) ->
     create_project(context, "beta")
     beta = context.acting_as(Identity("bob", Method.token, may), Permission.administer)
     assert create_token(beta, "mine")["project"] == "beta", "the only project of its maker"
-    with pytest.raises(InputError, match="more than you may do"):
+    with pytest.raises(InputError, match=sentence("more than you may do")):
         create_token(beta, "more", scopes=["submit"])
     for elsewhere in ("alpha", NOTHING):
         with pytest.raises(InputError, match=r"a token that may read there .* more than you may do"):
@@ -111,12 +112,14 @@ def test_projects_are_made_listed_and_shown(context: Context) -> None:
     assert [one["name"] for one in list_projects(context)] == [DEFAULT_PROJECT]
     made = create_project(context, "search")
     assert (made["created_by"], made["sessions"], made["sweeps"]) == ("ann", 0, 0)
-    with pytest.raises(ConflictError, match="there is a project 'search' already"):
+    with pytest.raises(ConflictError, match=sentence("there is a project {} already", "'search'")):
         create_project(context, "search")
     create_session(context, "ann", project="search")
     assert describe_project(context, "search")["sessions"] == 1
     assert describe_session(context, "ann")["session"]["project"] == "search"
-    with pytest.raises(NotFound, match="there is no project 'serch'; did you mean 'search'"):
+    with pytest.raises(
+        NotFound, match=sentence("there is no project {}", "'serch'") + sentence("; did you mean '{}'", "search")
+    ):
         create_session(context, "bob", project="serch")
     for bad in ("", " a", "a\n", "x" * 201):
         with pytest.raises(InputError):
@@ -128,7 +131,9 @@ def test_a_sweep_is_of_the_project_of_its_session(context: Context, tmp_path: Pa
     create_session(context, "ann", project="search")
     made = make_bench(context.database, tmp_path, tenants.asking(), session="ann")
     assert made.row.project == "search"
-    with pytest.raises(InputError, match="the sweep is of project 'other', and its session of project 'search'"):
+    with pytest.raises(
+        InputError, match=sentence("the sweep is of project {}, and its session of project {}", "'other'", "'search'")
+    ):
         make_bench(context.database, tmp_path, tenants.asking(), session="ann", project="other")
     assert make_bench(context.database, tmp_path, tenants.asking()).row.project == DEFAULT_PROJECT
     named = make_bench(context.database, tmp_path, tenants.asking(), project="new")
@@ -181,7 +186,7 @@ def test_whoever_may_submit_in_several_projects_names_one(context: Context, tmp_
     ):
         make_bench(database, tmp_path, tenants.asking())
     assert make_bench(database, tmp_path, tenants.asking(), project="two").row.project == "two"
-    with pytest.raises(NotFound, match="there is no project 'three'"):
+    with pytest.raises(NotFound, match=sentence("there is no project {}", "'three'")):
         make_bench(database, tmp_path, tenants.asking(), project="three")
 
 
@@ -194,7 +199,7 @@ def test_what_is_submitted_with_a_token_is_bound_by_its_budget(context: Context,
     bench = make_bench(limited.database, tmp_path, tenants.asking(), session="ann")
     bench.run()
     assert (bench.row.status, bench.row.token) == ("paused", "nightly")
-    assert "budget of token 'nightly' reached" in str(bench.row.reason)
+    assert sentence("budget of {} {} reached", "token", "'nightly'") in str(bench.row.reason)
     (budget,) = list_budgets(context)
     assert (budget["scope"], budget["name"], budget["spent"]) == ("token", "nightly", 1)
 

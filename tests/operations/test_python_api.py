@@ -22,6 +22,7 @@ import pytest
 import sqlalchemy as sa
 
 import wtb
+from tests.support.prose import sentence
 from wtb import Bench, Progress, Sweep, Workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.operations.running.background import BackgroundRun
@@ -106,10 +107,10 @@ def test_a_part_of_a_sweep_runs_in_the_session_of_the_bench(bench: Bench) -> Non
 
 def test_what_is_no_sweep_or_no_execution_is_refused(bench: Bench) -> None:
     run = bench.start(doubling(), {"x": 1}).wait(60)
-    with pytest.raises(InputError, match="is a single execution and no sweep"):
+    with pytest.raises(InputError, match=sentence("is a single execution and no sweep")):
         bench.sweep(run.id)
     sweep = bench.run(doubled())
-    with pytest.raises(InputError, match="which has many executions"):
+    with pytest.raises(InputError, match=sentence("which has many executions")):
         bench.execution(sweep.id)
     with pytest.raises(InputError, match="no cell is of case 'two'"):
         sweep.execution("two", {"double": "thrice"})
@@ -220,7 +221,7 @@ def test_following_what_was_imported_ends(bench: Bench, tmp_path: Path) -> None:
 def test_what_is_refused_leaves_no_database_behind(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         wtb.submit(tmp_path / "missing.yaml", db=f"sqlite:///{tmp_path / 'wtb.db'}")
-    with pytest.raises(InputError, match="workers need PostgreSQL"):
+    with pytest.raises(InputError, match=sentence("workers need PostgreSQL")):
         wtb.submit(doubled(), db=f"sqlite:///{tmp_path / 'wtb.db'}")
     assert not (tmp_path / "wtb.db").exists()
 
@@ -269,7 +270,7 @@ def test_a_schedule_of_a_bench_is_in_its_session(bench: Bench, tmp_path: Path, m
 
 
 def test_a_session_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no session 'missing'"):
+    with pytest.raises(InputError, match=sentence("there is no session {}", "'missing'")):
         wtb.open(f"sqlite:///{tmp_path / 'wtb.db'}", session="missing")
 
 
@@ -413,7 +414,7 @@ def test_code_that_has_changed_is_refused_before_an_answer_is_recorded(
     importlib.invalidate_caches()
     question = bench.question(run.id)
     for answer in (lambda: question.answer("x"), lambda: bench.answer_all("x")):
-        with pytest.raises(ConflictError, match="has changed since it was submitted"):
+        with pytest.raises(ConflictError, match=sentence("has changed since it was submitted")):
             answer()
     assert (question.record.status, run.status) == ("open", "waiting")
 
@@ -428,7 +429,7 @@ def test_notices_of_a_run_in_the_background_are_warnings(bench: Bench) -> None:
     gate.set()
     assert background.wait(60)
     background.check()
-    assert warned == ["there is no room"]
+    assert warned == [sentence("there is no {}", "room")]
 
 
 def test_what_would_be_destroyed_is_told_and_stays(bench: Bench) -> None:
@@ -444,7 +445,7 @@ def test_what_would_be_destroyed_is_told_and_stays(bench: Bench) -> None:
 
 
 def test_the_api_takes_what_commands_take(bench: Bench, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="2 cells; at most 1 are allowed, unless max_cells is more"):
+    with pytest.raises(InputError, match=sentence("{} cells; at most {} are allowed, unless max_cells is more", 2, 1)):
         bench.run(doubled(), max_cells=1)
     sweep = bench.run(doubled(), concurrency=1, max_cells=2)
     assert bench.database.row(sa.select(sweeps.c.spec))["spec"]["run"]["concurrency"] == 1  # type: ignore[index]
@@ -455,9 +456,9 @@ def test_the_api_takes_what_commands_take(bench: Bench, tmp_path: Path) -> None:
     assert sweep.costs(since=datetime.now(UTC) + timedelta(days=1))["rows"] == []
     assert run.questions(closed=True, limit=1) == []
     file = run.export(tmp_path / "run.wtb")["file"]
-    with pytest.raises(InputError, match="max_bytes allows 10 at most"):
+    with pytest.raises(InputError, match=sentence("max_bytes allows {} at most", 10)):
         bench.import_execution(file, max_bytes=10)
-    with pytest.raises(ConflictError, match="none of its cells has failed"):
+    with pytest.raises(ConflictError, match=sentence("none of its cells has failed")):
         run.retry(failed_only=True)
     bench.set_baseline("main", sweep.id)
     assert bench.regress(doubled(), "main", case="two", looked_into=0).ran.sweep.cells == 1

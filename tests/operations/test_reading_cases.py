@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.planning.test_workbooks import book
+from tests.support.prose import sentence
 from wtb import Bench, Workflow
 from wtb import open as open_bench
 from wtb.core.errors import InputError
@@ -123,13 +124,13 @@ def test_a_server_reads_what_was_sent_and_no_file_of_its_machine(bench: Bench, t
     context = served(bench)
     secret = tmp_path / "secret.jsonl"
     secret.write_text('{"input": {"x": "hunter2"}}\n')
-    with pytest.raises(InputError, match=r"names a file, and files of this machine are not read"):
+    with pytest.raises(InputError, match=sentence("names a file, and files of this machine are not read")):
         read_case_file(context, str(secret))
     rows: list[Any] = [{"input": {"x": 1}, "files": [str(secret)]}]
     sent = {"upload": send(bench, b'{"input": {}, "files": ["/etc/passwd"]}\n'), "name": "mine.jsonl"}
     for cases in (rows, sent):
         (problem,) = read_case_file(context, cases)["problems"]
-        assert "a case names files, and files of this machine are not read" in problem
+        assert sentence("a case names files, and files of this machine are not read") in problem
         assert str(tmp_path) not in problem
         assert "/etc" not in problem
         assert "wtb-upload" not in problem
@@ -139,10 +140,18 @@ def test_a_server_reads_what_was_sent_and_no_file_of_its_machine(bench: Bench, t
     ("content", "name", "problem"),
     [
         (b"\x89PNG\r\n\x1a\n....", "cases.csv", "cases.csv: a PNG picture; expected a table as text in UTF-8"),
-        (b"%PDF-1.7 ....", "cases.xlsx", "cases.xlsx: a PDF document; expected an XLSX workbook without a password"),
-        (b"", "cases.csv", "cases.csv: no cases; expected at least one"),
-        (b"question\n", "cases.csv", "cases.csv: no cases; expected at least one"),
-        (b"\xff\xfeq\x00", "cases.csv", "cases.csv:1: byte 0xff is not UTF-8; expected text in UTF-8"),
+        (
+            b"%PDF-1.7 ....",
+            "cases.xlsx",
+            sentence("{}; expected an XLSX workbook without a password", "cases.xlsx: a PDF document"),
+        ),
+        (b"", "cases.csv", "cases.csv: " + sentence("no cases; expected at least one")),
+        (b"question\n", "cases.csv", "cases.csv: " + sentence("no cases; expected at least one")),
+        (
+            b"\xff\xfeq\x00",
+            "cases.csv",
+            sentence("{}: byte 0x{} is not UTF-8; expected text in UTF-8", "cases.csv:1", "ff"),
+        ),
         (b"{}\n{", "cases.jsonl", "cases.jsonl:2: not JSON"),
     ],
 )
@@ -162,11 +171,13 @@ def test_what_is_not_there_is_refused(bench: Bench, tmp_path: Path) -> None:
             read_case_file(served(bench), cases)
         assert text in str(caught.value)
     (tmp_path / "c.csv").write_text("x\n1\n")
-    with pytest.raises(InputError, match=r"'columns.x' is 'y', a heading that is not in c.csv"):
+    with pytest.raises(
+        InputError, match=sentence("'columns.{}' is {}, a heading that is {}", "x", "'y'", "not in c.csv")
+    ):
         bench.read_case_file(tmp_path / "c.csv", columns={"x": "y"})
     with pytest.raises(InputError, match=r"columns: .*expected a mapping from keys to headings"):
         bench.read_case_file(tmp_path / "c.csv", columns={"x": 1})
-    with pytest.raises(InputError, match=r"no worker publishes a workflow 'shop'"):
+    with pytest.raises(InputError, match=sentence("no worker publishes a workflow {}", "'shop'")):
         read_case_file(served(bench), [], workflow="shop")
 
 

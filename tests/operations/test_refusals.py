@@ -16,6 +16,7 @@ import pytest
 
 import wtb
 from tests.operations.test_registry import COMMANDS, words_of
+from tests.support.prose import sentence
 from wtb import Bench, ExecutionHandle, SweepHandle
 from wtb.cli.commands import option_of
 from wtb.config.keeping.retention_policy import Policy
@@ -267,40 +268,58 @@ def test_every_argument_of_the_table_comes_by_both_doors() -> None:
             lambda doors: doors.bench.run("sweep.yaml", limit=True),
             "limit is true; expected a whole number of at least 1",
         ),
-        (lambda doors: doors.bench.run("sweep.yaml", case="a\0b"), "case has a NUL character; expected text without"),
-        (lambda doors: doors.bench.run("sweep.yaml", breakpoints="double"), "breakpoints is 'double'; expected a list"),
+        (
+            lambda doors: doors.bench.run("sweep.yaml", case="a\0b"),
+            sentence("{} has a NUL character; expected text without", "case"),
+        ),
+        (
+            lambda doors: doors.bench.run("sweep.yaml", breakpoints="double"),
+            sentence("{} is {}; expected a list", "breakpoints", "'double'"),
+        ),
         (lambda doors: doors.bench.sweeps(limit="x"), "limit is 'x'; expected a whole number of at least 1"),
         (
             lambda doors: doors.bench.sweeps(since=datetime(2026, 1, 1)),
-            "since has no time zone; expected one, as datetime.now(UTC) has",
+            sentence("{} has no time zone; expected one, as datetime.now(UTC) has", "since"),
         ),
         (lambda doors: doors.bench.costs(since="2d"), "since is '2d'; expected a datetime with a time zone"),
-        (lambda doors: doors.bench.sweep("\0"), "ref has a NUL character; expected text without"),
-        (lambda doors: doors.bench.execution("\ud800"), "ref has half of a surrogate pair"),
+        (lambda doors: doors.bench.sweep("\0"), sentence("{} has a NUL character; expected text without", "ref")),
+        (lambda doors: doors.bench.execution("\ud800"), sentence("{} has half of a surrogate pair", "ref")),
         (lambda doors: doors.bench.create_session("a", usd="x"), "usd is 'x'; expected a finite number above 0"),
         (lambda doors: doors.bench.create_session("a", usd=math.nan), "usd is nan; expected a finite number above 0"),
         (
             lambda doors: doors.bench.set_budgets({"usd": "x"}, project="p"),
             "usd is 'x'; expected a finite number above 0",
         ),
-        (lambda doors: doors.bench.set_budgets({5: 1.0}, project="p"), "a key of limits is 5; expected text"),
-        (lambda doors: doors.bench.compare("first", "first", margin={"m": -1}), "margin['m'] is -1; expected"),
-        (lambda doors: doors.bench.import_execution(5), "file is 5; expected a path"),
-        (lambda doors: doors.bench.collect(7), "policy is 7; expected a Policy"),
-        (lambda doors: doors.bench.collect(dry_run="no"), "dry_run is 'no'; expected true or false"),
+        (
+            lambda doors: doors.bench.set_budgets({5: 1.0}, project="p"),
+            sentence("{} is {}; expected text", "a key of limits", 5),
+        ),
+        (
+            lambda doors: doors.bench.compare("first", "first", margin={"m": -1}),
+            sentence("{} is {}; expected", "margin['m']", "-1"),
+        ),
+        (lambda doors: doors.bench.import_execution(5), sentence("{}; expected a path", "file is 5")),
+        (lambda doors: doors.bench.collect(7), sentence("{} is {}; expected {}", "policy", 7, "a Policy")),
+        (
+            lambda doors: doors.bench.collect(dry_run="no"),
+            sentence("{} is {}; expected true or false", "dry_run", "'no'"),
+        ),
         (
             lambda doors: doors.bench.add_schedule("n", "sweep.yaml", cron="0 3 * * *", missed="x"),
-            "missed is 'x'; expected one",
+            sentence("{} is {}; expected one", "missed", "'x'"),
         ),
         (
             lambda doors: doors.sweep.matrix(on_failure="bogus"),
             "on_failure is 'bogus'; expected a finite number or left_out",
         ),
         (lambda doors: doors.sweep.wait(math.inf), "timeout is inf; expected a finite number from 0 to 31,622,400"),
-        (lambda doors: doors.sweep.resume(limits={"usd": "x"}), "'limits.usd' is 'x'; expected a number"),
-        (lambda doors: doors.sweep.pause("\0"), "reason has a NUL character; expected text without"),
-        (lambda doors: doors.sweep.pause(now=1), "now is 1; expected true or false"),
-        (lambda doors: doors.execution.fork(set={5: 1}), "a key of set is 5; expected text"),
+        (
+            lambda doors: doors.sweep.resume(limits={"usd": "x"}),
+            sentence("{} is {}; expected a number", "'limits.usd'", "'x'"),
+        ),
+        (lambda doors: doors.sweep.pause("\0"), sentence("{} has a NUL character; expected text without", "reason")),
+        (lambda doors: doors.sweep.pause(now=1), sentence("{} is {}; expected true or false", "now", 1)),
+        (lambda doors: doors.execution.fork(set={5: 1}), sentence("{} is {}; expected text", "a key of set", 5)),
     ],
 )
 def test_what_a_command_line_cannot_say_is_refused_alike(

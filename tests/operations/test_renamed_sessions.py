@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.display.views.sweeps import status_document
@@ -41,7 +42,7 @@ def test_a_sweep_continues_in_its_renamed_session(run_sweep: Make, database: Dat
     context = Context(database, by="ada")
     create_session(context, "ann", Quota(usd=1.2), owner="ada", metadata={"ticket": "W-1"})
     made = run_sweep(renaming(database), session="ann", run={"pool": "thread"})
-    assert "budget of session 'bob' reached" in str(made.row.reason)
+    assert sentence("budget of {} {} reached", "session", "'bob'") in str(made.row.reason)
     assert status_document(database, made.row)["next"]["command"].startswith("wtb session change bob --usd MORE;")
     assert stored_spec(made.row).session == "bob"
     change_session(context, "bob", {"usd": 5.0})
@@ -56,7 +57,9 @@ def test_a_sweep_continues_in_its_renamed_session(run_sweep: Make, database: Dat
 def test_what_cannot_be_renamed_is_refused(database: Database) -> None:
     context = Context(database, by="ada")
     create_session(context, "ann")
-    with pytest.raises(InputError, match="there is no session 'anm'; did you mean 'ann'"):
+    with pytest.raises(
+        InputError, match=sentence("there is no session {}", "'anm'") + sentence("; did you mean '{}'", "ann")
+    ):
         rename_session(context, "anm", "bob")
     with pytest.raises(ConflictError, match="'default' cannot be renamed"):
         rename_session(context, "default", "bob")

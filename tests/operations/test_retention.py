@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.prose import sentence
 from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.retention_policy import LEAST_GRACE_S, Policy, read_policy
 from wtb.core.errors import ConflictError, InputError
@@ -430,7 +431,7 @@ def test_what_nothing_refers_to_is_freed_without_what_is_old(world: World) -> No
     world.sweep("s", days=10, project="short")
     apply_policy(world.database, world.store, ALL_OFF, of_projects=False, at=NOW)
     assert world.ids(sweeps) == {"s"}
-    with pytest.raises(InputError, match="expected a duration such as 12h, 7d or 2w, or 'never'"):
+    with pytest.raises(InputError, match=sentence("expected a duration such as 12h, 7d or 2w{}", ", or 'never'")):
         change_project(context, "short", sweeps="soon")
 
 
@@ -464,7 +465,7 @@ def test_a_deletion_that_was_killed_is_ended_by_the_next_run_whatever_its_policy
     looks = iter((False, True))  # killed after one part
     assert not deletion.remove_rows(world.database, "nd10", lambda: next(looks, True))
 
-    with pytest.raises(ConflictError, match="is being deleted"):
+    with pytest.raises(ConflictError, match=sentence("is being deleted")):
         retention.pin_sweep(world.database, "nd10", True)
     assert world.collected()["sweeps"] == (1, None)
     assert world.rows(sweeps) == world.rows(executions) == world.rows(values) == []
@@ -624,7 +625,7 @@ def test_a_collection_that_cannot_get_the_lock_gives_up_and_takes_nothing(postgr
     found = with_a_lone_value(postgres)
     with postgres.database.engine.connect() as submit, submit.begin():
         insert_values(submit, [value("another")])
-        with pytest.raises(unreferenced.Busy, match="run `wtb gc` again"):
+        with pytest.raises(unreferenced.Busy, match=sentence("run `wtb gc` again")):
             unreferenced.remove_values(postgres.database, found, tries=2)
 
     assert "lone" in postgres.stored
@@ -777,7 +778,7 @@ def test_a_snapshot_that_cannot_be_read_stops_the_removal_of_files_and_says_so(w
     for dry in (True, False):
         found = world.collect(dry=dry)
         (note,) = found.notes
-        assert f"stored file {lost} is missing" in note
+        assert sentence("stored file {} is missing", lost) in note
         assert found.removed["files"] == Removed(0, 0)
     assert other in world.contents()
 
@@ -789,13 +790,13 @@ def test_a_store_that_another_database_uses_too_is_left_alone(world: World, tmp_
     other.prepare()
 
     (note,) = world.collect().notes
-    assert "other.db may keep files" in note  # it lies beside, and the store has no marks yet
+    assert sentence("{} may keep files", "other.db") in note  # it lies beside, and the store has no marks yet
 
     mark(world.database, world.store)
     mark(other, world.store)
     for dry in (True, False):
         found = world.collect(dry=dry)
-        assert "may keep files" in found.notes[0]
+        assert sentence("may keep files") in found.notes[0]
         assert found.removed["files"] == Removed(0, 0)
     assert len(world.contents()) == 1
     (its,) = [place for place in (world.store.top / ".databases").iterdir() if "other.db" in place.read_text()]
@@ -809,7 +810,7 @@ def test_a_store_of_which_a_database_knows_nothing_is_left_alone(world: World) -
 
     (note,) = world.collect().notes
 
-    assert "knows none of those" in note
+    assert sentence("knows none of those") in note
     assert len(world.contents()) == 1
 
 
@@ -833,14 +834,14 @@ def test_the_policy_is_read_from_the_nearest_file_and_options_come_first(tmp_pat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('output = "7d"', "has no setting 'output'; did you mean 'outputs'"),
-        ('outputs = "soon"', "expected a duration such as 12h, 7d or 2w, or 'never'"),
+        ('output = "7d"', sentence("has no setting {}", "'output'") + sentence("; did you mean '{}'", "outputs")),
+        ('outputs = "soon"', sentence("expected a duration such as 12h, 7d or 2w{}", ", or 'never'")),
         ("sweeps = -1", "expected a duration"),
         ("sweeps = true", "expected a duration"),
-        ('keep = "3"', "expected a number of sweeps"),
-        ('files = "1s"', "expected at least 60s"),
+        ('keep = "3"', sentence("expected a number of sweeps")),
+        ('files = "1s"', sentence("expected at least 60s")),
         ('files = "never"', "expected a duration"),
-        ("outputs = [", "cannot be read as TOML"),
+        ("outputs = [", sentence("cannot be read as TOML")),
     ],
 )
 def test_a_policy_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str) -> None:

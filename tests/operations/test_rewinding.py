@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.analysis.matrix.build import build
 from wtb.core.errors import ConflictError, InputError
@@ -172,7 +173,7 @@ def test_given_the_one_that_forked_then_all_cells_come_back_and_what_forked_is_s
     again(bench, rows["root"])
     assert sorted(abc.ran) == ["b", "b", "c", "c"]
     assert bench.counts == {"succeeded": 2}
-    with pytest.raises(ConflictError, match="superseded by a rollback"):
+    with pytest.raises(ConflictError, match=sentence("superseded by a rollback")):
         back(bench, rows["loud"], "a")
 
 
@@ -180,7 +181,7 @@ def test_given_a_target_that_is_not_there_then_it_says_what_is(make: Make) -> No
     bench = make()
     with pytest.raises(InputError, match=r"no checkpoint 'bb' on its line; did you mean 'b'.*'a', 'b', 'c'"):
         back(bench, forked(bench)["loud"], "bb")
-    with pytest.raises(InputError, match="no checkpoint 'c' on its line"):  # the root forked before c
+    with pytest.raises(InputError, match=sentence("no checkpoint {} on its line", "'c'")):  # the root forked before c
         back(bench, forked(bench)["root"], "c")
 
 
@@ -194,7 +195,7 @@ def test_given_a_rollback_when_it_is_redone_then_the_head_is_where_it_was(make: 
     assert head_state(bench, row)["way"] == ["a"]
     undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
     assert head_state(bench, row)["way"] == ["a", "b!", "c"]
-    with pytest.raises(ConflictError, match="no rollback to undo"):
+    with pytest.raises(ConflictError, match=sentence("no rollback to undo")):
         undo_rollback(anna(bench), row.id, bound=bench.prepared.bound)
     again(bench, row)
     assert abc.ran == []  # it stood at its end, and was scored again
@@ -310,7 +311,7 @@ def test_given_a_rollback_that_is_under_way_then_a_second_one_is_refused(make: M
     bench.prepared.bound.workflow.tools["post"].reverse = second
     back(bench, row, "a")
     assert abc.effects[-2:] == ["unpost c", "unpost b"]
-    assert "by anna: a try just now (process" in refused[0]
+    assert sentence("{} {} just now (process", "by", "anna: a try") in refused[0]
     assert one(bench, row.id).asked is None
 
 
@@ -333,7 +334,7 @@ def test_given_a_rollback_whose_process_is_gone_then_another_one_takes_it_over(
         back(bench, row, "a")
 
     bench.prepared.bound.workflow.tools["post"].reverse = dies
-    with pytest.raises(ConflictError, match="taken up by somebody else"):
+    with pytest.raises(ConflictError, match=sentence("taken up by somebody else")):
         back(bench, row, "a")
     assert abc.effects[-2:] == ["unpost c", "unpost b"]
     assert one(bench, row.id).asked is None
@@ -448,11 +449,15 @@ def test_given_an_execution_whose_cells_differ_then_a_fork_asks_for_the_variant(
     bench = make()
     root = forked(bench)["root"].id
     bound = bench.prepared.bound
-    with pytest.raises(InputError, match="choose 'default', 'loud' for node 'b': pick one of them as its variant"):
+    with pytest.raises(
+        InputError, match=sentence("choose {} for node {}: pick one of them as its variant", "'default', 'loud'", "'b'")
+    ):
         add_fork(anna(bench), root, bound=bound)
-    with pytest.raises(InputError, match="has no variant 'lout'; did you mean 'loud'"):
+    with pytest.raises(
+        InputError, match=sentence("has no variant {}", "'lout'") + sentence("; did you mean '{}'", "loud")
+    ):
         add_fork(anna(bench), root, bound=bound, variants={"b": "lout"})
-    with pytest.raises(InputError, match="node 'a' does not run after"):
+    with pytest.raises(InputError, match=sentence("node {} does not run after", "'a'")):
         add_fork(anna(bench), root, bound=bound, variants={"a": "default", "b": "loud"})
     made, _ = add_fork(anna(bench), root, bound=bound, variants={"b": "loud"})
     bench.run_fork(made)
@@ -488,6 +493,6 @@ def test_given_a_cancelled_sweep_then_nothing_of_it_is_rolled_back(make: Make) -
     bench = make()
     with bench.database.write() as connection:
         connection.execute(sa.text("UPDATE sweeps SET status = 'cancelled'"))
-    with pytest.raises(ConflictError, match="cancelled for good"):
+    with pytest.raises(ConflictError, match=sentence("cancelled for good")):
         back(bench, forked(bench)["loud"], "a")
     assert len(bench.rows(executions)) == 3

@@ -13,6 +13,7 @@ import pytest
 
 import wtb
 from tests.operations.test_runs import workflow
+from tests.support.prose import sentence
 from wtb import Bench
 from wtb.authoring.code.import_paths import registered
 from wtb.cli.main import main as command
@@ -118,7 +119,7 @@ def test_a_registered_name_is_what_a_workflow_is_called_everywhere(
 
 def test_names_that_are_registered_twice_are_rejected(project: Path) -> None:
     (project / "pyproject.toml").write_text('[tool.wtb.workflows]\nalpha = "others:echo"\nbot = "named_graph:graph"\n')
-    with pytest.raises(InputError, match="workflow 'alpha' is registered twice") as error:
+    with pytest.raises(InputError, match=sentence("workflow {} is registered twice", "'alpha'")) as error:
         registered()
     assert "named_flows:echo" in str(error.value)
     (project / "pyproject.toml").unlink()
@@ -139,7 +140,9 @@ def test_an_id_comes_first_then_sweeps_then_runs_of_a_workflow(bench: Bench) -> 
     named = bench.run(wtb.Sweep(workflow=workflow("beta"), name="alpha", **keys)).id
     assert find(database, "alpha").id == named
     assert find(database, runs[0]).id == runs[0]
-    with pytest.raises(InputError, match="there is no sweep 'alhpa'; did you mean 'alpha'"):
+    with pytest.raises(
+        InputError, match=sentence("there is no sweep {}", "'alhpa'") + sentence("; did you mean '{}'", "alpha")
+    ):
         find(database, "alhpa")
 
 
@@ -151,7 +154,7 @@ def test_a_name_in_several_projects_is_an_error_with_the_candidates(bench: Bench
     ids = [
         bench.start(workflow("alpha"), {"name": "A"}, session=session, run=run).wait(60).id for session in ("w", "s")
     ]
-    with pytest.raises(InputError, match="'alpha' is a name in several projects") as error:
+    with pytest.raises(InputError, match=sentence("{} is a name in several projects", "'alpha'")) as error:
         find(bench.database, "alpha")
     assert f"{ids[1]} (search), {ids[0]} (web)" in str(error.value)
     assert find(bench.database, ids[0]).id == ids[0]
@@ -168,18 +171,18 @@ def test_an_execution_of_a_sweep_has_a_log_and_a_sweep_of_one_cell_an_archive(be
     assert events == list(log(context, sweep.id, execution=first))
     assert sum(one["count"] for one in count_events(context, first)) == len(events)
     second = sweep.execution("two").record.id
-    with pytest.raises(InputError, match="is an execution, and so is"):
+    with pytest.raises(InputError, match=sentence("is an execution, and so is")):
         log(context, first, execution=second)
     single = bench.run(wtb.Sweep(cases=cases[:1], name="small", **keys))
     exported = bench.execution("small").export(tmp_path / "small.wtb")
     assert exported["execution"] == single.execution("one").record.id
-    with pytest.raises(InputError, match="which has many executions"):
+    with pytest.raises(InputError, match=sentence("which has many executions")):
         bench.execution(sweep.id)
 
 
 def test_a_run_that_is_only_created_begins_when_it_is_resumed(bench: Bench) -> None:
     run = bench.start(workflow(), {"name": "Ana"}, create_only=True, run={"pool": "thread"})
-    assert (run.status, run.record.reason) == ("paused", "created, and not begun")
+    assert (run.status, run.record.reason) == ("paused", sentence("created, and not begun"))
     assert [record.status for record in bench.executions(status="paused")] == ["paused"]
     assert len(run.history()) == 0
     run.resume()
@@ -192,12 +195,12 @@ def test_a_run_that_is_only_created_begins_when_it_is_resumed(bench: Bench) -> N
 def test_the_command_creates_a_run_and_rejects_a_sweep_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main("start", "alpha", "--set", "text=later", "--create-only") == 0
     captured = capsys.readouterr()
-    assert f"begin it with: wtb resume {captured.out.strip()}" in captured.err
+    assert sentence("begin it with: wtb resume {}", captured.out.strip()) in captured.err
     assert main("resume", captured.out.strip()) == 0
     assert "later" in capsys.readouterr().out
     (project / "sweep.yaml").write_text(textwrap.dedent("sweep: s\nworkflow: alpha\ncases: []\nvary: {}\n"))
     assert main("start", "sweep.yaml", "--create-only") == 2
-    assert "'sweep.yaml' is a file; expected a workflow" in capsys.readouterr().err
+    assert sentence("{} is a file; expected a workflow", "'sweep.yaml'") in capsys.readouterr().err
 
 
 def test_metadata_must_be_json() -> None:
@@ -225,5 +228,5 @@ def test_workers_get_a_created_run_once_it_is_resumed(postgres_url: str, monkeyp
         resume(context, created.sweep)
         assert (run.status, len(published)) == ("pending", 1)
         sweep = wtb.Sweep(workflow=workflow(), cases=[{"id": "one", "input": {"name": "A"}}], vary={"greet": "all"})
-        with pytest.raises(InputError, match="only a single input can be created"):
+        with pytest.raises(InputError, match=sentence("only a single input can be created")):
             submit(context, sweep.prepare(), anyway=True, create_only=True)

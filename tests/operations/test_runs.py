@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.support.prose import sentence
 from wtb import Bench, Context, Workflow
 from wtb.core.errors import InputError
 from wtb.store.database import Database
@@ -94,12 +95,15 @@ def test_runs_are_found_by_their_workflow_session_and_time_and_page_by_page(benc
 
 
 def test_what_is_no_status_of_a_run_is_an_error_with_those_there_are(bench: Bench) -> None:
-    with pytest.raises(InputError, match="'faild' is not a status of a run; did you mean 'failed'") as error:
+    with pytest.raises(
+        InputError,
+        match=sentence("{} is not a status of a {}", "'faild'", "run") + sentence("; did you mean '{}'", "failed"),
+    ) as error:
         bench.executions(status="faild")
     assert "waiting" in str(error.value)
-    with pytest.raises(InputError, match="'waiting' is not a status of a sweep"):
+    with pytest.raises(InputError, match=sentence("{} is not a status of a {}", "'waiting'", "sweep")):
         bench.sweeps(status="waiting")
-    with pytest.raises(InputError, match="there is no sweep 'nothing'"):
+    with pytest.raises(InputError, match=sentence("there is no sweep {}", "'nothing'")):
         bench.executions(after="nothing")
-    with pytest.raises(InputError, match="there is no session 'nobody'"):
+    with pytest.raises(InputError, match=sentence("there is no session {}", "'nobody'")):
         bench.executions(session="nobody")

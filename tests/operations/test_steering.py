@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench, make_bench
+from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.authoring.breakpoints import parse_breakpoint
 from wtb.core.errors import ConflictError
@@ -355,13 +356,13 @@ def test_a_condition_that_cannot_be_told_pauses_and_says_so(local: Callable[...,
 
     made.run()
 
-    assert "is unknown: the state has no key 'answer' yet" in only(made, "paused").reason
+    assert sentence("{}: the state has no key {}", "is unknown", "'answer' yet") in only(made, "paused").reason
 
 
 @pytest.mark.parametrize(
     ("status", "verb", "possible"),
     [
-        ("completed", steering.resume, "fork it, or roll it back"),
+        ("completed", steering.resume, sentence("fork it, or roll it back")),
         ("failed", steering.resume, "retry it"),
         ("forked", steering.resume, "wtb show"),
         ("running", steering.resume, "pause, cancel"),
@@ -409,7 +410,7 @@ def test_two_who_pause_at_once_are_both_told_and_it_is_paused_once(bench: Callab
         thread.join()
 
     assert len(refused) == 1
-    assert "is paused (by " in refused[0]
+    assert sentence("is paused ({}", "by ") in refused[0]
     assert kinds(made, "execution.paused") == ["execution.paused"]
 
 

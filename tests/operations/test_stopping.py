@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.abc_flow import Abc
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
 from wtb.display import markdown
 from wtb.display.matrix import table
@@ -93,9 +94,9 @@ def test_new_cases_of_a_stopped_combination_are_skipped(paused: Abc) -> None:
 @pytest.mark.parametrize(
     ("choices", "kind", "problem"),
     [
-        ({"b": "default"}, ConflictError, "is the baseline that others are compared with"),
-        ({"b": "nothing"}, InputError, "has no variant 'nothing'"),
-        ({"x": "loud"}, InputError, "does not vary a node 'x'"),
+        ({"b": "default"}, ConflictError, sentence("is the baseline that others are compared with")),
+        ({"b": "nothing"}, InputError, sentence("has no variant {}", "'nothing'")),
+        ({"x": "loud"}, InputError, sentence("does not vary a node {}", "'x'")),
     ],
 )
 def test_what_cannot_be_stopped_is_rejected(
@@ -122,7 +123,7 @@ def test_tables_show_who_stopped_a_combination_and_after_how_many_cases(paused: 
     stop(paused, b="loud")
     go_on(paused)
     matrix = paused.matrix()
-    assert f"stopped by anna after {done} cases" in markdown.matrix(matrix)
+    assert sentence("stopped by {} after {}", "anna", f"{done} cases") in markdown.matrix(matrix)
     (line,) = [line for line in table.render(matrix).splitlines() if "stopped after" in line]
     assert f"stopped after {done}" in line
     assert "loud" in line

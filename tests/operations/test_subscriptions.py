@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import wtb
+from tests.support.prose import sentence
 from wtb import END, Bench, Workflow
 from wtb.core.errors import InputError
 from wtb.store.events import add_event, subject
@@ -157,7 +158,7 @@ def test_values_and_severities_are_those_that_were_asked_for(bench: Bench) -> No
         bench.start(doubling(), {"x": 4}).wait()
     assert values == [{"y": 8}]
     assert warnings == []
-    with pytest.raises(InputError, match="'loud' is not a severity"):
+    with pytest.raises(InputError, match=sentence("{} is not a severity", "'loud'")):
         bench.subscribe(warnings.append, severity="loud")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.transfer import sweep_copy
@@ -147,7 +148,7 @@ def test_a_copy_that_differs_is_named_and_kept(project: Project, there: str) -> 
     project.inside("copy", "steps", "--to", there, check=0)
     project.inside("score", "steps", "--evaluate", "steps_flow:half", check=0)
     refused = project.inside("copy", "steps", "--to", there, check=2)
-    assert "differs in metrics, scores: delete it there to copy it anew" in refused.said
+    assert sentence("differs in {}: delete it there to copy it anew", "metrics, scores") in refused.said
     assert list(shown(project, "matrix", "steps", db=there)["metrics"]) == ["score"]
 
 
@@ -169,7 +170,7 @@ def test_nothing_is_seen_of_a_copy_that_was_killed_and_it_can_be_repeated(projec
     project.wtb("copy", "steps", "--to", there, env={"WTB_FAULT": "copy.batch:5"}, check=KILLED)
     assert "no sweeps" in project.inside("list", "--db", there, check=0).said
     early = project.inside("copy", "steps", "--to", there, check=2)
-    assert "copy it again in" in early.said
+    assert sentence("copy it again in") in early.said
     database = Database(there)
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE sweeps SET created_at = created_at - 61")
@@ -200,14 +201,14 @@ def test_a_missing_file_is_found_before_rows_are_written(project: Project, there
     for path in files.root.rglob(f"*{entry.digest[4:]}*"):
         path.unlink()
     database.close()
-    assert "missing or damaged" in project.inside("copy", "steps", "--to", there, check=4).said
+    assert sentence("missing or damaged") in project.inside("copy", "steps", "--to", there, check=4).said
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("nothing", "--to", "sqlite:///x.db"), "there is no sweep 'nothing'"),
-        (("steps", "--to", "sqlite:///.wtb/wtb.db"), "is the database that the sweep is in"),
+        (("nothing", "--to", "sqlite:///x.db"), sentence("there is no sweep {}", "'nothing'")),
+        (("steps", "--to", "sqlite:///.wtb/wtb.db"), sentence("is the database that the sweep is in")),
         (("steps", "--to", "mysql://localhost/x"), "mysql"),
         (("steps", "--to", "sqlite:///x.db", "--session", "nobody"), "nobody"),
     ],
@@ -246,6 +247,6 @@ def test_a_running_sweep_and_a_pool_are_rejected(project: Project, there: str) -
         project.write({"sweep.yaml": SWEEP.replace("sweep: steps", f"sweep: {name}")})
         project.inside("run", "sweep.yaml", "--quiet")
     project.inside("pool", "a", "b", "--name", "both", check=0)
-    assert "is a pool of others" in project.inside("copy", "both", "--to", there, check=2).said
+    assert sentence("is a pool of others") in project.inside("copy", "both", "--to", there, check=2).said
     project.change("UPDATE sweeps SET status = 'running' WHERE name = 'a'")
     assert "pause it with" in project.inside("copy", "a", "--to", there, check=2).said

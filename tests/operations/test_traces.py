@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from tests.support.attempts import attempts
 from tests.support.bench import in_memory, make_bench
+from tests.support.prose import sentence
 from tests.support.receiver import attributes, receiving
 from wtb import END, Workflow
 from wtb.core.errors import InputError
@@ -147,7 +148,10 @@ def _plain(found: Any) -> Any:
 @pytest.mark.parametrize("answer", [b"\xff", b"<html>", b"\x0a\xff\xff\xff\xff\x0f", b"\x08" + b"\xff" * 20, b"\x0b"])
 def test_what_answers_no_protobuf_is_no_collector(place: tuple[Context, str], answer: bytes) -> None:
     context, sweep = place
-    with receiving(answer=answer) as collector, pytest.raises(CollectorError, match="it does not answer in Protobuf"):
+    with (
+        receiving(answer=answer) as collector,
+        pytest.raises(CollectorError, match=sentence("it does not answer in {}", "Protobuf")),
+    ):
         export_traces(context, sweep, collector.url, protobuf=True)
 
 
@@ -259,7 +263,7 @@ def test_prompts_of_all_shapes_are_messages_of_bounded_size(prompt: Any, roles: 
         ({"status": 503}, "answers 503"),
         ({"status": 307}, "answers 307"),
         ({"status": 401}, "answers 401"),
-        ({"answer": b"<html>"}, "does not answer in JSON"),
+        ({"answer": b"<html>"}, sentence("does not answer in {}", "JSON")),
     ],
 )
 def test_a_collector_that_refuses_is_named(place: tuple[Context, str], how: dict[str, Any], words: str) -> None:
@@ -282,9 +286,9 @@ def test_a_collector_that_hangs_holds_nobody_up(place: tuple[Context, str]) -> N
     context, sweep = place
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(CollectorError, match="does not answer"):
+        with pytest.raises(CollectorError, match=sentence("does not answer")):
             export_traces(context, sweep, url, timeout=0.2)
-    with pytest.raises(CollectorError, match="does not answer"):
+    with pytest.raises(CollectorError, match=sentence("does not answer")):
         export_traces(context, sweep, url)
 
 

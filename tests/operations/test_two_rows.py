@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.documents import validator
 from tests.support.project import FLOW, Project
+from tests.support.prose import sentence
 
 SWEEP = """
 sweep: rows
@@ -56,17 +57,17 @@ def test_a_gain_is_one_whichever_way_the_metric_goes(rows: Project) -> None:
 def test_people_read_it_in_a_table(rows: Project) -> None:
     shown = rows.inside("compare", "rows", "--row", "2", "--other", "1", check=0).stdout
     assert "row 2 (A=v2) against row 1 (A=v1) by total (higher is better)" in shown
-    assert "10 cases of both: 8 better, 2 worse, 0 the same" in shown
+    assert sentence("{} better, {} worse, {} the same", "10 cases of both: 8", 2, 0) in shown
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--row", "9"), "row 9: the sweep has the rows 0 to 2"),
-        (("--row", "0"), "row 0 cannot be compared with itself"),
-        (("--row", "1", "--metric", "totl"), "did you mean 'total'"),
-        (("rows", "--row", "1"), "expected no other sweep"),
-        ((), "what to compare with is missing"),
+        (("--row", "9"), sentence("{} {}: the sweep has the rows 0 to {}", "row", 9, 2)),
+        (("--row", "0"), sentence("row {} cannot be compared with itself", 0)),
+        (("--row", "1", "--metric", "totl"), sentence("did you mean '{}'", "total")),
+        (("rows", "--row", "1"), sentence("expected no other sweep")),
+        ((), sentence("what to compare with is missing")),
     ],
 )
 def test_what_cannot_be_compared_is_refused(rows: Project, options: tuple[str, ...], words: str) -> None:
@@ -78,7 +79,7 @@ def test_there_is_no_test_before_the_end(rows: Project) -> None:
     rows.inside("run", "open.yaml", "--break", "after A if x < -1", check=1)
     found = rows.inside("compare", "open", "--row", "1", "--format", "json", check=0).json
     assert (found["p"], found["ci"]) == (None, None)
-    assert "the test is made at the end" in found["because"]
+    assert sentence("the test is made at the end") in found["because"]
 
 
 def test_rows_are_named_by_their_variants(rows: Project) -> None:
@@ -88,7 +89,9 @@ def test_rows_are_named_by_their_variants(rows: Project) -> None:
     refused = rows.inside("compare", "rows", "--row", "v1", check=2).said
     assert "row 'v1': expected the number of a row, or its variants, such as A=v2 (--row)" in " ".join(refused.split())
     refused = rows.inside("compare", "rows", "--row", "A=v9", check=2).said
-    assert "node 'A' has no variant 'v9' in this sweep; expected one of: default, v1, v2" in " ".join(refused.split())
+    assert sentence("node {} has no variant {} in this sweep", "'A'", "'v9'") + sentence(
+        "; expected one of: {}", "default, v1, v2"
+    ) in " ".join(refused.split())
 
 
 def test_variants_that_several_rows_have_name_none(rows: Project) -> None:
@@ -96,7 +99,12 @@ def test_variants_that_several_rows_have_name_none(rows: Project) -> None:
     rows.write({"both.yaml": both})
     rows.inside("run", "both.yaml", "--quiet", check=None)
     said = " ".join(rows.inside("compare", "both", "--row", "A=v1", check=2).said.split())
-    assert "row 'A=v1' is 2 rows: 2 (A=v1 B=default); 3 (A=v1 B=v1); expected one" in said
+    assert (
+        sentence("{} {} is {} rows: ", "row", "'A=v1'", 2)
+        + "2 (A=v1 B=default)"
+        + sentence("{} ({}); expected one", "; 3", "A=v1 B=v1")
+        in said
+    )
     asked = ("--row", "A=v1 B=v1", "--other", "A=v1,B=default", "--format", "json")
     found = rows.inside("compare", "both", *asked, check=0).json
     assert (found["row"]["combination"], found["other"]["combination"]) == (3, 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.ids import new_id
 from wtb.operations.running import uploaded_cases
@@ -76,7 +77,7 @@ def test_no_more_cases_are_read_than_an_upload_may_have(database: Database, monk
 
 def test_an_upload_of_another_project_is_not_there(database: Database) -> None:
     digest = send(database, b"[]", project="zebras")
-    with pytest.raises(InputError, match="there is no upload"):
+    with pytest.raises(InputError, match=sentence("there is no upload")):
         read(database.within(Scope(frozenset({"quokka"}))), digest, "cases.json")
     assert read(database.within(Scope(frozenset({"zebras"}))), digest, "cases.json") == []
 
@@ -103,10 +104,10 @@ def test_an_upload_that_is_removed_before_it_is_read_is_no_shorter_file(
     upload = uploads.find_upload(database, digest)
     database.execute(uploads.upload_parts.delete().where(uploads.upload_parts.c.number == 2))
     monkeypatch.setattr("wtb.operations.running.uploaded_cases.find_upload", lambda *_: upload)
-    with pytest.raises(ConflictError, match="was removed while it was read; send the file again"):
+    with pytest.raises(ConflictError, match=sentence("was removed while it was read; send the file again")):
         read(database, digest, "cases.csv")
     database.execute(uploads.uploads.delete())
-    with pytest.raises(ConflictError, match="was removed while it was read; send the file again"):
+    with pytest.raises(ConflictError, match=sentence("was removed while it was read; send the file again")):
         read(database, digest, "cases.csv")
 
 
@@ -121,7 +122,7 @@ def test_uploads_of_a_project_are_limited_and_removed_after_a_day(
 ) -> None:
     monkeypatch.setattr(uploads, "QUOTA_BYTES", 10)
     first = send(database, b"[       ]")
-    with pytest.raises(ConflictError, match=r"would take more than 10 bytes"):
+    with pytest.raises(ConflictError, match=sentence("would take more than {} bytes", 10)):
         send(database, b"[1]")
     send(database, b"[1]", project="zebras")
     aged = uploads.uploads.c.created_at - KEPT_S - 1

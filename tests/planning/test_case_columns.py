@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.prose import sentence
 from wtb.config.yaml_reader import Located, parse
 from wtb.core.errors import InputError
 from wtb.planning.cases import Case, CaseSource, read_cases
@@ -101,13 +102,19 @@ def test_a_mapping_to_dotted_keys_and_to_one_heading_of_several(tmp_path: Path) 
     [
         (
             {"questoin": ["Q"]},
-            "sweep: 'columns.questoin' maps to a key that is not in the state; did you mean 'question'?",
+            sentence("{}' maps to a key that is not in the state", "sweep: 'columns.questoin")
+            + sentence("; did you mean '{}'?", "question"),
         ),
         (
             {"question": ["Frage"]},
-            "sweep: 'columns.question' is 'Frage', a heading that is not in c.csv:1; expected one of: Q, A",
+            "sweep: "
+            + sentence("'columns.{}' is {}, a heading that is {}", "question", "'Frage'", "not in c.csv:1")
+            + sentence("; expected one of: {}", "Q, A"),
         ),
-        ({"question": ["Q"], "docs": ["Q"]}, "sweep: 'columns.docs' is 'Q', a heading that is twice"),
+        (
+            {"question": ["Q"], "docs": ["Q"]},
+            "sweep: " + sentence("'columns.{}' is {}, a heading that is {}", "docs", "'Q'", "twice"),
+        ),
     ],
 )
 def test_a_wrong_mapping_is_named_by_its_key(tmp_path: Path, columns: dict[str, list[str]], problem: str) -> None:
@@ -117,7 +124,10 @@ def test_a_wrong_mapping_is_named_by_its_key(tmp_path: Path, columns: dict[str, 
 def test_two_columns_of_one_key_are_named_and_one_may_be_ignored(tmp_path: Path) -> None:
     text = "No,ID,question\n1,a,x\n"
     (problem,) = problems(table(tmp_path, text, {"id": ["No"]}))
-    assert "columns 'No' and 'ID' are both 'id'; expected one of them" in problem
+    assert (
+        sentence("columns {} and {} are both '{}'", "'No'", "'ID'", "id") + sentence("; expected one of them")
+        in problem
+    )
     (case,) = table(tmp_path, text, {"id": ["No"], "ignore": ["ID"]})
     assert case.id == "1"
 
@@ -146,12 +156,14 @@ def test_where_headings_have_several_separators_the_rows_settle_it(tmp_path: Pat
 
 def test_vertical_bars_are_named(tmp_path: Path) -> None:
     (problem,) = problems(table(tmp_path, "id|question\na|b\n"))
-    assert problem == "c.csv:1: vertical bars seem to separate the columns; expected commas, semicolons or tabs"
+    assert problem == "c.csv:1: " + sentence(
+        "vertical bars seem to separate the columns; expected commas, semicolons or tabs"
+    )
 
 
 def test_a_broken_row_of_another_separator_is_named_by_its_line(tmp_path: Path) -> None:
     assert problems(table(tmp_path, "id;question\na;b\nc;d;e\n")) == [
-        "c.csv:3: 3 values; expected 2, one for each column"
+        sentence("{}; expected {}, one for each column", "c.csv:3: 3 values", 2)
     ]
 
 
@@ -164,7 +176,7 @@ def test_blank_rows_and_columns_are_skipped_also_above_the_headings(tmp_path: Pa
 def test_ids_are_the_same_however_unicode_writes_them(tmp_path: Path) -> None:
     composed, decomposed = unicodedata.normalize("NFC", E_ACUTE), unicodedata.normalize("NFD", E_ACUTE)
     (problem,) = problems(table(tmp_path, f"id,question\n{composed},x\n {decomposed} ,y\n"))
-    assert problem == f"c.csv:3: id {composed!r} a second time; expected each id once"
+    assert problem == sentence("{} a second time; expected each id once", f"c.csv:3: id {composed!r}")
     (case,) = table(
         tmp_path, f"id,Quest{decomposed},cluster\n{decomposed},x,{decomposed}\n", state=(f"Quest{composed}",)
     )
@@ -184,9 +196,15 @@ def test_a_table_in_the_sweep_is_read_as_a_file_is() -> None:
     [
         ({"columns": {"question": []}}, "'columns.question' is an empty list; expected the heading of a column, or a"),
         ({"columns": {"question": 3}}, "'columns.question' is 3; expected the heading of a column"),
-        ({"columns": {"tags": ["a", "b"]}}, "'columns.tags' has 2 headings; expected 1: only 'ignore' takes several"),
-        ({"cases": {"file": "c.csv"}}, "key 'cases.file' is not known; expected one of: headings, rows"),
-        ({"cases": {"headings": ["a"], "rows": [[1]]}}, "'cases.rows[0][0]' is 1; expected text"),
+        (
+            {"columns": {"tags": ["a", "b"]}},
+            sentence("{} headings; expected 1: only '{}' takes several", "'columns.tags' has 2", "ignore"),
+        ),
+        (
+            {"cases": {"file": "c.csv"}},
+            sentence("key '{}' is not known", "cases.file") + sentence("; expected one of: {}", "headings, rows"),
+        ),
+        ({"cases": {"headings": ["a"], "rows": [[1]]}}, sentence("{} is {}; expected text", "'cases.rows[0][0]'", 1)),
     ],
 )
 def test_what_is_no_mapping_or_table_is_refused(keys: dict[str, Any], problem: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.config.yaml_reader import Located, parse
 from wtb.core.errors import InputError
 from wtb.planning import case_files
@@ -59,7 +60,9 @@ def test_a_json_file_holds_one_list(folder: Path) -> None:
         {"q": 1},
         {},
     ]
-    assert refusals(source(folder, "c.json", '{"input": {}}')) == ["c.json: a mapping; expected a list of cases"]
+    assert refusals(source(folder, "c.json", '{"input": {}}')) == [
+        sentence("{}; expected a list of cases", "c.json: a mapping")
+    ]
 
 
 def test_a_list_of_mappings_or_cases_is_a_source() -> None:
@@ -121,7 +124,7 @@ def test_spaces_around_ids_clusters_and_tags_are_dropped(folder: Path) -> None:
     (case,) = source(folder, "c.json", json.dumps([row]))
     assert (case.id, case.cluster, case.tags) == ("q1", "doc", ("geo",))
     twice = source(folder, "d.json", json.dumps([row, {**row, "id": "q1"}]))
-    assert refusals(twice) == ["d.json: case 2: id 'q1' a second time; expected each id once"]
+    assert refusals(twice) == [sentence("{} a second time; expected each id once", "d.json: case 2: id 'q1'")]
 
 
 def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
@@ -134,13 +137,14 @@ def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("q,r\n1\n", "c.csv:2: 1 value; expected 2, one for each column"),
-        ('q,r\n"a\nb",2\n1,2,3\n', "c.csv:4: 3 values; expected 2, one for each column"),
-        ("q,q\n1,2\n", "c.csv:1: column 'q' a second time; expected each column once"),
+        ("q,r\n1\n", sentence("{}; expected {}, one for each column", "c.csv:2: 1 value", 2)),
+        ('q,r\n"a\nb",2\n1,2,3\n', sentence("{}; expected {}, one for each column", "c.csv:4: 3 values", 2)),
+        ("q,q\n1,2\n", sentence("{} a second time; expected each column once", "c.csv:1: column 'q'")),
         (
             "q,input.q\n1,2\n",
-            "c.csv:1: columns 'q' and 'input.q' are both 'q'; expected one of them, and the other one in "
-            "'columns.ignore' of the sweep file",
+            "c.csv:1: "
+            + sentence("columns {} and {} are both '{}'", "'q'", "'input.q'", "q")
+            + sentence("; expected one of them, and the other one in 'columns.{}' of the sweep file", "ignore"),
         ),
         (
             "expected,expected.a\n1,2\n",
@@ -149,11 +153,16 @@ def test_a_csv_column_of_files_is_parted_by_semicolons(folder: Path) -> None:
         ),
         (
             "q,\n1,2\n3,4\n",
-            "c.csv:2 and 1 more: a value in column 2, which has no heading; expected a heading for each column",
+            sentence("{} and {} more", "c.csv:2", 1)
+            + ": "
+            + sentence("a value in column {}, which has no heading; expected a heading for each column", 2),
         ),
-        ('q\n"open\n', "c.csv:2: not CSV: unexpected end of data; expected one row of values"),
-        ('q\nok\n"a"b\n', "c.csv:3: not CSV: ',' expected after '\"'; expected one row of values"),
-        (b"q\n1\n\xff\n", "c.csv:3: byte 0xff is not UTF-8; expected text in UTF-8"),
+        ('q\n"open\n', sentence("{}: not CSV: {}; expected one row of values", "c.csv:2", "unexpected end of data")),
+        (
+            'q\nok\n"a"b\n',
+            sentence("{}: not CSV: {}; expected one row of values", "c.csv:3", "',' expected after '\"'"),
+        ),
+        (b"q\n1\n\xff\n", sentence("{}: byte 0x{} is not UTF-8; expected text in UTF-8", "c.csv:3", "ff")),
     ],
 )
 def test_a_bad_row_of_a_csv_file_is_named_with_its_line(folder: Path, text: str | bytes, problem: str) -> None:
@@ -164,28 +173,37 @@ def test_a_bad_row_of_a_csv_file_is_named_with_its_line(folder: Path, text: str 
     ("line", "problem"),
     [
         ("{", "not JSON: Expecting property name enclosed in double quotes (column 2); expected"),
-        ('{"input": {}} x', "not JSON: Extra data (column 15); expected one JSON value"),
-        ('{"input": {"x": NaN}}', "NaN is not JSON (column 17); expected a number or null"),
+        ('{"input": {}} x', sentence("not JSON: {} ({}); expected one JSON value", "Extra data", "column 15")),
+        ('{"input": {"x": NaN}}', sentence("{} is not JSON ({}); expected a number or null", "NaN", "column 17")),
         (
             '{"input": {"NaN": "\\"NaN", "x": -Infinity}}',
-            "-Infinity is not JSON (column 33); expected a number",
+            sentence("{} is not JSON ({}); expected a number", "-Infinity", "column 33"),
         ),
-        ('{"input": {"x": 1e999}}', "1e999 is too large for a number; expected a smaller one"),
-        ('{"input": {"x": 1, "x": 2}}', "key 'x' a second time; expected each key once"),
-        ('{"input": {"x": "\\ud800"}}', "half of a surrogate pair in text; expected whole characters"),
-        ('{"input": {"x": ' + "9" * 5000 + "}}", "a number of too many digits; expected a shorter one"),
-        ("[" * 100_000, "JSON nested too deeply; expected a flatter value"),
-        (b'{"input": "\xff"}', "byte 0xff is not UTF-8; expected text in UTF-8"),
-        ("[1]", "a list of 1 as a case; expected a mapping with 'input'"),
-        ('{"id": 1}', "'input' is missing; expected a mapping from keys of the state to values"),
-        ('{"input": "q"}', "'input' is 'q'; expected a mapping from keys of the state to values"),
-        ('{"input": {}, "cluster": " "}', "'cluster' is ' '; expected the name of what the case came from"),
-        ('{"input": {}, "cluster": ["a"]}', "'cluster' is a list of 1; expected the name of what the case came from"),
-        ('{"input": {}, "tags": "a"}', "'tags' is 'a'; expected a list of texts"),
-        ('{"input": {}, "id": ""}', "'id' is ''; expected 1 to 500 printable characters or a whole number"),
-        ('{"input": {}, "id": "a\\nb"}', "'id' is 'a\\nb'; expected 1 to 500 printable"),
-        ('{"input": {}, "id": true}', "'id' is true; expected 1 to 500 printable"),
-        ('{"input": {}, "id": 1.5}', "'id' is 1.5; expected 1 to 500 printable"),
+        ('{"input": {"x": 1e999}}', sentence("{} is too large for a number; expected a smaller one", "1e999")),
+        ('{"input": {"x": 1, "x": 2}}', sentence("key {} a second time; expected each key once", "'x'")),
+        ('{"input": {"x": "\\ud800"}}', sentence("half of a surrogate pair in text; expected whole characters")),
+        ('{"input": {"x": ' + "9" * 5000 + "}}", sentence("a number of too many digits; expected a shorter one")),
+        ("[" * 100_000, sentence("JSON nested too deeply; expected a flatter value")),
+        (b'{"input": "\xff"}', sentence("byte 0x{} is not UTF-8; expected text in UTF-8", "ff")),
+        ("[1]", sentence("{} as a case; expected a mapping with 'input'", "a list of 1")),
+        ('{"id": 1}', sentence("'input' is {}; expected a mapping from keys of the state to values", "missing")),
+        ('{"input": "q"}', sentence("'input' is {}; expected a mapping from keys of the state to values", "'q'")),
+        (
+            '{"input": {}, "cluster": " "}',
+            sentence("'cluster' is {}; expected the name of what the case came from", "' '"),
+        ),
+        (
+            '{"input": {}, "cluster": ["a"]}',
+            sentence("'cluster' is {}; expected the name of what the case came from", "a list of 1"),
+        ),
+        ('{"input": {}, "tags": "a"}', sentence("'tags' is {}; expected a list of texts", "'a'")),
+        (
+            '{"input": {}, "id": ""}',
+            sentence("'id' is {}; expected 1 to 500 printable characters or a whole number", "''"),
+        ),
+        ('{"input": {}, "id": "a\\nb"}', sentence("'id' is {}; expected 1 to 500 printable", "'a\\nb'")),
+        ('{"input": {}, "id": true}', sentence("'id' is {}; expected 1 to 500 printable", "true")),
+        ('{"input": {}, "id": 1.5}', sentence("'id' is {}; expected 1 to 500 printable", "1.5")),
     ],
 )
 def test_a_bad_line_is_named_with_its_number(folder: Path, line: str | bytes, problem: str) -> None:
@@ -198,7 +216,7 @@ def test_a_line_over_the_cap_is_refused(folder: Path, monkeypatch: pytest.Monkey
     assert case_files.MAX_LINE == 64 * 1024 * 1024
     monkeypatch.setattr(case_files, "MAX_LINE", 100)
     cases = source(folder, "c.jsonl", '{"input": {}}\n{"input": {"x": "' + "a" * 200 + '"}}\n')
-    assert refusals(cases) == ["c.jsonl:2: a line of more than 100 bytes; expected a shorter one"]
+    assert refusals(cases) == ["c.jsonl:2: " + sentence("a line of more than {} bytes; expected a shorter one", 100)]
 
 
 def test_text_of_a_csv_file_may_be_longer_than_python_allows_at_first(folder: Path) -> None:
@@ -208,7 +226,9 @@ def test_text_of_a_csv_file_may_be_longer_than_python_allows_at_first(folder: Pa
 
 def test_an_unknown_key_of_a_case_is_refused_with_a_near_match() -> None:
     assert refusals(inline({"input": {}, "expect": 1})) == [
-        "cases[0]: key 'expect' of a case is not known; did you mean 'expected'?"
+        "cases[0]: "
+        + sentence("key {} of a case is not known", "'expect'")
+        + sentence("; did you mean '{}'?", "expected")
     ]
 
 
@@ -218,15 +238,15 @@ def test_a_case_without_input_is_refused_rather_than_guessed() -> None:
 
 
 def test_no_cases_at_all_are_refused(folder: Path) -> None:
-    assert refusals(source(folder, "c.jsonl", "\n")) == ["c.jsonl: no cases; expected at least one"]
-    assert refusals(source(folder, "c.csv", "q\n")) == ["c.csv: no cases; expected at least one"]
-    assert refusals(source(folder, "c.csv", "")) == ["c.csv: no cases; expected at least one"]
-    assert refusals(inline()) == ["cases: no cases; expected at least one"]
+    assert refusals(source(folder, "c.jsonl", "\n")) == ["c.jsonl: " + sentence("no cases; expected at least one")]
+    assert refusals(source(folder, "c.csv", "q\n")) == ["c.csv: " + sentence("no cases; expected at least one")]
+    assert refusals(source(folder, "c.csv", "")) == ["c.csv: " + sentence("no cases; expected at least one")]
+    assert refusals(inline()) == ["cases: " + sentence("no cases; expected at least one")]
 
 
 def test_ids_that_come_twice_are_refused(folder: Path) -> None:
     cases = source(folder, "c.jsonl", '{"id": "a", "input": {}}\n{"id": "2", "input": {}}\n{"id": "a", "input": {}}\n')
-    assert refusals(cases) == ["c.jsonl:3: id 'a' a second time; expected each id once"]
+    assert refusals(cases) == [sentence("{} a second time; expected each id once", "c.jsonl:3: id 'a'")]
 
 
 def test_a_check_names_ten_problems_at_most_and_each_once(folder: Path) -> None:
@@ -239,7 +259,7 @@ def test_a_check_names_ten_problems_at_most_and_each_once(folder: Path) -> None:
 def test_a_bad_case_is_refused_while_iterating_too(folder: Path) -> None:
     cases = iter(source(folder, "c.jsonl", '{"input": {}}\n{\n'))
     assert next(cases).id == "1"
-    with pytest.raises(InputError, match=r"c.jsonl:2: not JSON"):
+    with pytest.raises(InputError, match=sentence("{}: not JSON", "c.jsonl:2")):
         next(cases)
 
 
@@ -258,15 +278,15 @@ def test_files_are_relative_to_the_cases_file_and_may_have_other_names(folder: P
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ("a.txt", "'files' is 'a.txt'; expected a list of paths, or a mapping from names to paths"),
-        ({"/etc/x": "a.txt"}, "file name '/etc/x'; expected a relative path without '..'"),
-        ({"a/../../x": "a.txt"}, "file name 'a/../../x'; expected a relative path without '..'"),
-        ({"": "a.txt"}, "file name ''; expected a relative path without '..'"),
-        ([".."], "file name '..'; expected a relative path without '..'"),
-        (["a.txt", "b/a.txt"], "file name 'a.txt' a second time; expected each name once"),
-        ({"x": 3}, "file 'x' is 3; expected a path"),
-        ({"x": "a\0b"}, "file 'x' is 'a\\x00b'; expected a path"),
-        ({"x": "a.txt", "x/y": "a.txt"}, "file names 'x' and 'x/y'; expected no file in another"),
+        ("a.txt", sentence("'files' is {}; expected a list of paths, or a mapping from names to paths", "'a.txt'")),
+        ({"/etc/x": "a.txt"}, sentence("file name {}; expected a relative path without '..'", "'/etc/x'")),
+        ({"a/../../x": "a.txt"}, sentence("file name {}; expected a relative path without '..'", "'a/../../x'")),
+        ({"": "a.txt"}, sentence("file name {}; expected a relative path without '..'", "''")),
+        ([".."], sentence("file name {}; expected a relative path without '..'", "'..'")),
+        (["a.txt", "b/a.txt"], sentence("file name {} a second time; expected each name once", "'a.txt'")),
+        ({"x": 3}, sentence("file {} is {}; expected a path", "'x'", 3)),
+        ({"x": "a\0b"}, sentence("file {} is {}; expected a path", "'x'", "'a\\x00b'")),
+        ({"x": "a.txt", "x/y": "a.txt"}, sentence("file names {} and {}; expected no file in another", "'x'", "'x/y'")),
     ],
 )
 def test_files_that_would_leave_the_workspace_are_refused(folder: Path, files: object, problem: str) -> None:
@@ -279,7 +299,7 @@ def test_files_that_are_missing_or_not_regular_are_refused(folder: Path) -> None
     cases = inline({"input": {}, "files": ["gone.txt"]}, {"input": {}, "files": ["sub"]}, folder=folder)
     assert refusals(cases) == [
         f"cases[0]: file '{folder / 'gone.txt'}': No such file or directory; expected a file",
-        f"cases[1]: file '{folder / 'sub'}' is not a regular file; expected one",
+        sentence("{}' is not a regular file; expected one", f"cases[1]: file '{folder / 'sub'}"),
     ]
 
 
@@ -303,14 +323,16 @@ def test_a_folder_or_pipe_named_as_a_cases_file_is_refused(folder: Path) -> None
     (folder / "a.csv").mkdir()
     os.mkfifo(folder / "b.csv")
     for name in ("a.csv", "b.csv"):
-        with pytest.raises(InputError, match="is not a regular file"):
+        with pytest.raises(InputError, match=sentence("is not a regular file")):
             read_cases(name, folder, Located())
 
 
 def test_inline_cases_are_named_with_their_line() -> None:
     document = parse(b"cases:\n  - input: {}\n  - inputs: {}\n", "s.yaml")
     (problem,) = refusals(read_cases(document.data["cases"], Path(), Located(document)))
-    assert problem == "s.yaml:3: key 'inputs' of a case is not known; did you mean 'input'?"
+    assert problem == "s.yaml:3: " + sentence("key {} of a case is not known", "'inputs'") + sentence(
+        "; did you mean '{}'?", "input"
+    )
 
 
 def test_an_import_path_is_resolved_once_and_called_for_each_reading(folder: Path) -> None:
@@ -333,14 +355,14 @@ def test_an_import_path_is_resolved_once_and_called_for_each_reading(folder: Pat
 
 def test_a_bad_case_from_a_callable_is_named_with_its_position(folder: Path) -> None:
     cases = read_cases("pkg.mod:fn", folder, Located(), lambda _: lambda: [{"input": {}}, 3])
-    assert refusals(cases) == ["pkg.mod:fn: case 2: 3 as a case; expected a mapping with 'input'"]
+    assert refusals(cases) == [sentence("{} as a case; expected a mapping with 'input'", "pkg.mod:fn: case 2: 3")]
 
 
 @pytest.mark.parametrize("given", [3, "text", {"input": {}}, iter([])])
 def test_a_callable_that_gives_no_iterable_is_refused(folder: Path, given: object) -> None:
     made: Any = given if isinstance(given, Iterator) else (lambda: given)
     cases = read_cases("pkg.mod:fn", folder, Located(), lambda _: made)
-    assert "expected a callable that returns an iterable of cases" in refusals(cases)[0]
+    assert sentence("expected a callable that returns an iterable of cases") in refusals(cases)[0]
 
 
 @pytest.mark.parametrize("name", ["c.jsonl", "c.csv"])

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.authoring.workflow import END, Workflow
 from wtb.core.errors import InputError
 from wtb.core.factors.factors import factors_of
@@ -149,17 +150,28 @@ def test_the_name_of_a_point_does_not_depend_on_other_levels() -> None:
     [
         (
             {"answer": {"modl": ["mini"]}},
-            "vary.answer.modl: node 'answer': takes no parameter 'modl'; did you mean 'model'?",
+            "vary.answer.modl: "
+            + sentence("{}: takes no parameter {}", "node 'answer'", "'modl'")
+            + sentence("; did you mean '{}'?", "model"),
         ),
         (
             {"answer.modl": ["mini"]},
-            "vary.answer.modl: node 'answer': takes no parameter 'modl'; did you mean 'model'?",
+            "vary.answer.modl: "
+            + sentence("{}: takes no parameter {}", "node 'answer'", "'modl'")
+            + sentence("; did you mean '{}'?", "model"),
         ),
         (
             {"anser.model": ["mini"]},
-            "vary.anser.model: workflow 'app' has no node or parameter 'anser.model'; did you mean 'answer.m",
+            "vary.anser.model: "
+            + sentence("workflow {} has no node or parameter {}", "'app'", "'anser.model'")
+            + sentence("; did you mean '{}", "answer.m"),
         ),
-        ({"anser": {"model": ["mini"]}}, "vary.anser: workflow 'app' has no node 'anser'; did you mean 'answer'?"),
+        (
+            {"anser": {"model": ["mini"]}},
+            "vary.anser: "
+            + sentence("workflow {} has no node {}", "'app'", "'anser'")
+            + sentence("; did you mean '{}'?", "answer"),
+        ),
         (
             {"answer": {"temperature": [0, "hot"]}},
             "vary.answer.temperature[1]: node 'answer': parameter 'temperature' is 'hot'; expected float",
@@ -180,7 +192,8 @@ def test_the_name_of_a_point_does_not_depend_on_other_levels() -> None:
         ),
         (
             {"answer.temperature": {"from": 0, "to": 1, "steps": 1}},
-            "vary.answer.temperature.steps: 'answer.temperature' has 1; expected a number of levels from 2",
+            "vary.answer.temperature.steps: "
+            + sentence("{}; expected a number of levels from 2", "'answer.temperature' has 1"),
         ),
         (
             {"answer": {"temperature": {"from": 0, "to": True, "steps": 2}}},
@@ -196,11 +209,13 @@ def test_the_name_of_a_point_does_not_depend_on_other_levels() -> None:
         ({"answer": {"k v": [1]}}, "'vary.answer.k v' has no parameter of a function: 'k v'"),
         (
             {"answer": {"of": "tense", "model": ["mini"]}},
-            "vary.answer[0].of: node 'answer' has no variant 'tense' to derive from; did you mean 'terse'?",
+            "vary.answer[0].of: "
+            + sentence("node {} has no variant {} to derive from", "'answer'", "'tense'")
+            + sentence("; did you mean '{}'?", "terse"),
         ),
         (
             {"answer": ["terse"], "answer.model": ["mini"]},
-            "'vary.answer' lists variants, and 'answer.PARAMETER' has levels",
+            sentence("'vary.{}' lists variants, and '{}.PARAMETER' has levels", "answer", "answer"),
         ),
         (
             {"answer": {"model": ["mini"]}, "answer.model": ["large"]},
@@ -208,18 +223,21 @@ def test_the_name_of_a_point_does_not_depend_on_other_levels() -> None:
         ),
         (
             {"answer": ["default", {"model": ["mini", "large"]}]},
-            "vary.answer[1]: the variants 'default' and 'model=mini' of node 'answer' are equal",
+            "vary.answer[1]: "
+            + sentence("the variants {} and {} of node {} are equal", "'default'", "'model=mini'", "'answer'"),
         ),
         (
             {"answer": [{"name": "hot", "temperature": 0.7}, {"temperature": [0.7]}]},
-            "vary.answer[1]: the variants 'hot' and 'temperature=0.7' of node 'answer' are equal",
+            "vary.answer[1]: "
+            + sentence("the variants {} and {} of node {} are equal", "'hot'", "'temperature=0.7'", "'answer'"),
         ),
         (
             {
                 "retrieve": {"k": {"from": 1, "to": 5000, "steps": 5000}},
                 "answer": {"temperature": {"from": 0, "to": 1, "steps": 5000}, "prompt": ["a", "b", "c"]},
             },
-            "vary.answer: the grid of node 'answer' has 5,000 x 3 = 15,000 points; expected at most",
+            "vary.answer: "
+            + sentence("the grid of node {} has {} = {} points; expected at most", "'answer'", "5,000 x 3", "15,000"),
         ),
     ],
 )
@@ -302,7 +320,7 @@ def test_combinations_are_listed_by_levels_the_others_being_those_of_the_baselin
         ),
         (
             {"baseline": {"answer.prompt": "x"}},
-            "baseline.answer.prompt: no node or factor 'answer.prompt' under 'vary'",
+            "baseline.answer.prompt: " + sentence("no node or factor {} under 'vary'", "'answer.prompt'"),
         ),
         (
             {"exclude": [{"answer.model": "mini", "answer": "model=large, temperature=0"}]},
@@ -336,11 +354,14 @@ def test_a_part_of_a_sweep_is_chosen_by_levels(chosen: dict[str, str], count: in
     [
         (
             {"answer.model": "huge"},
-            "combination: 'answer.model' has no level 'huge' in this sweep; expected one of: mini",
+            "combination"
+            + sentence("{} has no level {} in this sweep", ": 'answer.model'", "'huge'")
+            + sentence("; expected one of: {}", "mini"),
         ),
         (
             {"answer.modl": "mini"},
-            "combination: the sweep does not vary a node 'answer.modl'; did you mean 'answer.model'?",
+            sentence("{}the sweep does not vary a node {}", "combination: ", "'answer.modl'")
+            + sentence("; did you mean '{}'?", "answer.model"),
         ),
     ],
 )
@@ -435,21 +456,21 @@ def _prepare_bad_files(project: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "problem"),
     [
-        ("prompts/v3.md", "no such file in"),
-        ("prompts/v3.md", "did you mean 'v"),
-        ("../secret.md", "expected a path within the project, relative to the sweep file and without '..'"),
+        ("prompts/v3.md", sentence("no such file in")),
+        ("prompts/v3.md", sentence("did you mean '{}", "v")),
+        ("../secret.md", sentence("expected a path within the project, relative to the sweep file and without '..'")),
         ("prompts/../../secret.md", "without '..'"),
-        ("/etc/passwd", "expected a path within the project"),
-        ("", "expected a path within the project"),
+        ("/etc/passwd", sentence("expected a path within the project")),
+        ("", sentence("expected a path within the project")),
         ("prompts/out.md", "leads out of"),
-        ("prompts/round.md", "cannot be read"),
+        ("prompts/round.md", sentence("cannot be read")),
         ("prompts/gone.md", "cannot be read (No such file or directory)"),
-        ("prompts/hard.md", "has 2 hard links"),
-        ("prompts/latin.md", "byte 0xe9 in line 1 is not UTF-8"),
-        ("prompts/binary.md", "a binary file (a NUL character)"),
-        ("prompts/long.md", "has 1,048,577 bytes; expected at most 1,048,576"),
-        ("prompts/pipe.md", "not a regular file"),
-        ("prompts", "a folder; expected a text file"),
+        ("prompts/hard.md", sentence("has {} hard links", 2)),
+        ("prompts/latin.md", sentence("byte 0x{} in line {} is not UTF-8", "e9", 1)),
+        ("prompts/binary.md", sentence("a binary file ({})", "a NUL character")),
+        ("prompts/long.md", sentence("has {} bytes; expected at most {}", "1,048,577", "1,048,576")),
+        ("prompts/pipe.md", sentence("not a regular file")),
+        ("prompts", sentence("a folder; expected a text file")),
     ],
 )
 def test_a_file_that_is_no_text_of_the_project_is_refused(project: Path, path: str, problem: str) -> None:
@@ -472,13 +493,19 @@ def test_where_no_file_is_read_its_name_is_refused() -> None:
     with pytest.raises(InputError) as raised:
         spec_with(vary={"answer": {"prompt": ["file:///etc/passwd"]}}, params={"a": ["file://x"]})
     assert raised.value.problems == (
-        "vary.answer.prompt[0]: 'file:///etc/passwd' names a file, and no file is read here: `wtb` and its Python "
-        "client read it where they run; expected its text",
-        "params.a[0]: 'file://x' names a file, and no file is read here: `wtb` and its Python client read it where "
-        "they run; expected its text",
+        sentence(
+            "{} names a file, and no file is read here: `wtb` and its Python client read it "
+            "where they run; expected its text",
+            "vary.answer.prompt[0]: 'file:///etc/passwd'",
+        ),
+        sentence(
+            "{} names a file, and no file is read here: `wtb` and its Python client read it "
+            "where they run; expected its text",
+            "params.a[0]: 'file://x'",
+        ),
     )
     known = {"a" * 64: "other text"}
-    with pytest.raises(InputError, match="a text with another SHA-256"):
+    with pytest.raises(InputError, match=sentence("a text with another SHA-256")):
         spec_with(vary={"answer": {"prompt": [f"file://x#{'a' * 64}"]}}, texts=known)
 
 

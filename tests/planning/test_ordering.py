@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import prose
 from wtb.planning.cases import Case
 from wtb.planning.data.ordering import Ordering
 
@@ -45,7 +46,7 @@ def test_a_file_that_is_sorted_by_length() -> None:
     (sentence,) = found(20, 300, lambda n: {"input": {"q": ["x" * n, {"more": "y"}], "k": n}})
     assert "sorted by length (a median of 10 characters in the first, 150 in all)" in sentence
     (sentence,) = found(20, 300, lambda n: {"input": {"q": "x" * (300 - n)}})
-    assert "sorted by length" in sentence
+    assert prose.sentence("sorted by {}", "length") in sentence
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pydantic
 import pytest
 from typing_extensions import TypedDict
 
+from tests.support.prose import sentence
 from wtb import END, Workflow, evaluator
 from wtb.authoring.code.described import evaluator_function_of, workflow_of
 from wtb.authoring.code.describing import describe_evaluator, describe_workflow
@@ -156,7 +157,7 @@ def test_an_evaluator_declares_what_the_code_declares() -> None:
     shown = [(one.name, one.better, one.scale, one.timeout, one.on_failure, one.compare) for one in made]
     assert shown[0] == shown[1]
     for one in (words, stands_for):
-        with pytest.raises(InputError, match="needs the option 'most'"):
+        with pytest.raises(InputError, match=sentence("needs the option {}", "'most'")):
             make_evaluator("m:words", {}, str, one)
 
 
@@ -189,11 +190,11 @@ def test_all_that_is_registered_is_published_and_what_is_not_there_with_its_erro
     code = PublishedCode(database)
     assert list(code.workflow("shop", str).nodes) == ["f"]
     assert list(code.workflow("published_flow:wf", str).nodes) == ["f"], "by the path that it is registered with"
-    with pytest.raises(InputError, match="cannot be imported by worker w1"):
+    with pytest.raises(InputError, match=sentence("cannot be imported by worker {}", "w1")):
         code.workflow("gone", str)
-    with pytest.raises(InputError, match="did you mean 'shop'"):
+    with pytest.raises(InputError, match=sentence("did you mean '{}'", "shop")):
         code.workflow("shoq", str)
-    with pytest.raises(InputError, match="nothing is imported here"):
+    with pytest.raises(InputError, match=sentence("nothing is imported here")):
         code.load("os:getcwd")
     database.close()
 
@@ -208,6 +209,6 @@ def test_a_worker_replaces_what_it_published_and_leaves_what_others_did(register
     publish(database, "w1", [one for one in found if one.name == "shop"])
     assert [(row.name, row.failed_by) for row in list_publications(database)] == [("gone", "w2"), ("shop", None)]
     (registered / "wtb.toml").write_text("[publish]\nevaluators = 3\n")
-    with pytest.raises(InputError, match="must be a list of import paths"):
+    with pytest.raises(InputError, match=sentence("must be a list of import paths")):
         describe_registered()
     database.close()

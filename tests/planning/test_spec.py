@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.config.field_types import is_import_path, variant_name
 from wtb.core.errors import InputError
 from wtb.core.tree.combinations import Random
@@ -217,11 +218,11 @@ def test_another_pool_is_refused() -> None:
     ("run", "problem"),
     [
         ({"rlimits": {"memory": "lots"}}, "'run.rlimits.memory' is 'lots'; expected a positive size, such as 500MB"),
-        ({"rlimits": {"files": 0}}, "'run.rlimits.files' is 0; expected at least 1"),
+        ({"rlimits": {"files": 0}}, sentence("{} is {}; expected at least 1", "'run.rlimits.files'", 0)),
         ({"rlimits": {"file_sise": 1}}, "key 'run.rlimits.file_sise' is not known; did you mean 'file_size'?"),
-        ({"recycle": {"runs": 0}}, "'run.recycle.runs' is 0; expected at least 1"),
-        ({"recycle": {"after": 3}}, "key 'run.recycle.after' is not known"),
-        ({"set_aside_after": 0}, "'run.set_aside_after' is 0; expected at least 1"),
+        ({"recycle": {"runs": 0}}, sentence("{} is {}; expected at least 1", "'run.recycle.runs'", 0)),
+        ({"recycle": {"after": 3}}, sentence("key '{}' is not known", "run.recycle.after")),
+        ({"set_aside_after": 0}, sentence("{} is {}; expected at least 1", "'run.set_aside_after'", 0)),
         ({"env": ["HOME", 3]}, "'run.env"),
         ({"env": ["WTB_DATABASE_URL"]}, "'run.env[0]' has WTB_DATABASE_URL; nodes never see a credential"),
         ({"env": ["HOME", "WTB_BROKER_URL"]}, "'run.env[1]' has WTB_BROKER_URL"),
@@ -281,7 +282,7 @@ def test_a_variant_given_as_an_import_path_goes_by_its_function_everywhere() -> 
 
 def test_two_variants_of_one_name_are_refused() -> None:
     assert refusals(vary={"a": ["x", "p.q:y", {"name": "y"}]}) == (
-        "'vary.a[2]' has 'y' a second time; expected each once",
+        sentence("{} a second time; expected each once", "'vary.a[2]' has 'y'"),
     )
 
 
@@ -295,7 +296,7 @@ def test_two_variants_of_one_name_are_refused() -> None:
         ({"a": [3]}, "'vary.a[0]' is 3; expected the name of a variant, an import path"),
         ({"a": [{"k": 3}]}, "'vary.a[0]' has no 'name'; expected the name of the variant"),
         ({"a": [{"name": 3}]}, "'vary.a[0].name' is 3; expected a name"),
-        ({"a": [{"name": "x", "with": "f"}]}, "'vary.a[0].with' is 'f'; expected an import path"),
+        ({"a": [{"name": "x", "with": "f"}]}, sentence("{}; expected an import path", "'vary.a[0].with' is 'f'")),
         ({"a": [{"name": "x", "with": "p:f", "of": "y"}]}, "'vary.a[0]' has both 'with' and 'of'"),
         ({"a": ["x\ny"]}, r"'vary.a[0].name' is 'x\ny'; expected a name"),
         ({"a": ["x"] * 10_001}, "'vary.a' is a list of 10001; expected at most 10,000 entries"),
@@ -324,7 +325,9 @@ def test_what_is_no_evaluator_is_refused(item: object) -> None:
 
 def test_the_same_evaluator_may_come_twice_with_other_options_only() -> None:
     assert len(parsed(evaluate=[{"contains": {"field": "a"}}, {"contains": {"field": "b"}}]).evaluate) == 2
-    assert refusals(evaluate=["cost", "cost"]) == ("'evaluate[1]' has 'cost' a second time; expected each once",)
+    assert refusals(evaluate=["cost", "cost"]) == (
+        sentence("{} a second time; expected each once", "'evaluate[1]' has 'cost'"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -345,12 +348,12 @@ def test_combinations_are_a_word_a_draw_or_a_list(written: object, mode: object)
     ("written", "problem"),
     [
         ("gird", "'combinations' is 'gird'; expected grid, one-at-a-time, random:"),
-        (3, "'combinations' is 3; expected grid"),
+        (3, sentence("'{}' is {}; expected {}", "combinations", 3, "grid")),
         ([], "'combinations' is an empty list; expected at least one entry"),
         ([{}], "'combinations[0]' is an empty mapping; expected at least one entry"),
         ([{"a": 1}], "'combinations[0].a' is 1; expected a name"),
         ({"random": 3}, "'combinations.random' is 3; expected a mapping"),
-        ({"random": {"n": 0}}, "'combinations.random.n' is 0; expected at least 1"),
+        ({"random": {"n": 0}}, sentence("{} is {}; expected at least 1", "'combinations.random.n'", 0)),
         ({"random": {}}, "key 'combinations.random.n' is missing; expected how many"),
         ({"random": {"n": 1, "sed": 1}}, "key 'combinations.random.sed' is not known; did you mean 'seed'?"),
     ],
@@ -374,21 +377,21 @@ def test_empty_or_shapeless_exclusions_are_refused(rule: object) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"repeats": 0}, "'repeats' is 0; expected at least 1"),
-        ({"repeats": "3"}, "'repeats' is '3'; expected a whole number"),
-        ({"repeats": True}, "'repeats' is true; expected a whole number"),
+        ({"repeats": 0}, sentence("{} is {}; expected at least 1", "'repeats'", 0)),
+        ({"repeats": "3"}, sentence("{}; expected a whole number", "'repeats' is '3'")),
+        ({"repeats": True}, sentence("{}; expected a whole number", "'repeats' is true")),
         (
             {"repeats": 10**30},
             "'repeats' is 1000000000000000000000000000000; expected at most 9223372036854775807",
         ),
-        ({"seed": 1.5}, "'seed' is 1.5; expected a whole number"),
-        ({"limits": {"usd": 0}}, "'limits.usd' is 0; expected more than 0"),
-        ({"limits": {"usd": float("inf")}}, "'limits.usd' is inf; expected a finite number"),
-        ({"limits": {"node_runs": -1}}, "'limits.node_runs' is -1; expected at least 1"),
-        ({"limits": None}, "'limits' is nothing; expected a mapping"),
-        ({"run": {"concurrency": 0}}, "'run.concurrency' is 0; expected at least 1"),
-        ({"run": {"share": "true"}}, "'run.share' is 'true'; expected true or false"),
-        ({"run": {"env": "HOME"}}, "'run.env' is 'HOME'; expected a list"),
+        ({"seed": 1.5}, sentence("{}; expected a whole number", "'seed' is 1.5")),
+        ({"limits": {"usd": 0}}, sentence("{} is {}; expected more than 0", "'limits.usd'", 0)),
+        ({"limits": {"usd": float("inf")}}, sentence("{} is {}; expected a finite number", "'limits.usd'", "inf")),
+        ({"limits": {"node_runs": -1}}, sentence("{} is {}; expected at least 1", "'limits.node_runs'", "-1")),
+        ({"limits": None}, sentence("{}; expected a mapping", "'limits' is nothing")),
+        ({"run": {"concurrency": 0}}, sentence("{} is {}; expected at least 1", "'run.concurrency'", 0)),
+        ({"run": {"share": "true"}}, sentence("{} is {}; expected true or false", "'run.share'", "'true'")),
+        ({"run": {"env": "HOME"}}, sentence("{} is {}; expected a list", "'run.env'", "'HOME'")),
         ({"cases": 3}, "'cases' is 3; expected a file, an import path 'pkg.mod:fn' or a list of cases"),
         ({"sweep": ""}, "'sweep' is ''; expected a name of 1 to 200 printable characters"),
         ({"params": []}, "'params' is an empty list; expected a mapping"),
@@ -415,8 +418,11 @@ SECRET = "a text that would be kept with the sweep; expected a variable, as ${NA
         ({"tools": [{"read": None}]}, "'mcp.files.tools' is a list of 1; expected a list of tools, or"),
         ({"tools": {"read": 3}}, "'mcp.files.tools.read' is 3; expected a name"),
         ({"command": "python files.py"}, "'mcp.files.command' is 'python files.py'; expected a list"),
-        ({"command": []}, "'mcp.files' has neither of 'command' and 'url'; expected one of them"),
-        ({"url": "http://127.0.0.1:9/mcp"}, "'mcp.files' has both of 'command' and 'url'; expected one of them"),
+        ({"command": []}, sentence("{} of 'command' and 'url'; expected one of them", "'mcp.files' has neither")),
+        (
+            {"url": "http://127.0.0.1:9/mcp"},
+            sentence("{} of 'command' and 'url'; expected one of them", "'mcp.files' has both"),
+        ),
         ({"command": [], "url": "file:///etc/passwd"}, "'mcp.files.url' is 'file:///etc/passwd'; expected an http or"),
         ({"command": [], "url": "http://ann:pw@[x"}, "'mcp.files.url' is "),
         ({"headers": {"X-Team": "a"}}, "'mcp.files' has 'headers' with a command; expected 'env'"),
@@ -427,7 +433,10 @@ SECRET = "a text that would be kept with the sweep; expected a variable, as ${NA
             "'mcp.files.env.WHERE' has WTB_DATABASE_URL, which is a credential",
         ),
         ({"timeout": 0}, "'mcp.files.timeout' is 0; expected a positive duration"),
-        ({"tool": ["read"]}, "key 'mcp.files.tool' is not known; did you mean 'tools'?"),
+        (
+            {"tool": ["read"]},
+            sentence("key '{}' is not known", "mcp.files.tool") + sentence("; did you mean '{}'?", "tools"),
+        ),
     ],
 )
 def test_servers_of_tools_that_make_no_sense_are_refused(changes: dict[str, Any], problem: str) -> None:
@@ -455,19 +464,23 @@ def test_a_missing_key_is_named_with_what_it_should_be() -> None:
 def test_an_unknown_key_has_its_line_and_a_near_match(tmp_path: Path) -> None:
     text = "workflow: a:b\ncases: c.csv\nvary: {x: all}\nrun:\n  share: true\n  concurency: 8\n"
     assert file_refusals(tmp_path / "s.yaml", text) == (
-        "6: key 'run.concurency' is not known; did you mean 'concurrency'?",
+        "6: " + sentence("key '{}' is not known", "run.concurency") + sentence("; did you mean '{}'?", "concurrency"),
     )
 
 
 def test_a_key_in_the_wrong_section_is_told_where_it_belongs() -> None:
-    assert refusals(concurrency=3) == ("key 'concurrency' is not known; expected under 'run'",)
-    assert refusals(run={"repeats": 3}) == ("key 'run.repeats' is not known; expected at the top of the file",)
+    assert refusals(concurrency=3) == (
+        sentence("key '{}' is not known", "concurrency") + sentence("; expected under '{}'", "run"),
+    )
+    assert refusals(run={"repeats": 3}) == (
+        sentence("key '{}' is not known", "run.repeats") + sentence("; expected at the top of the file"),
+    )
 
 
 def test_a_key_like_no_other_gets_the_list_of_keys() -> None:
     (problem,) = refusals(limits={"zzz": 3})
     known = "cell_timeout, node_runs, usd, tokens, wall, nodes, judging"
-    assert problem == f"key 'limits.zzz' is not known; expected one of: {known}"
+    assert problem == sentence("key '{}' is not known", "limits.zzz") + sentence("; expected one of: {}", known)
 
 
 def test_all_problems_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -479,7 +492,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
 def test_problems_fit_on_one_screen(tmp_path: Path) -> None:
     found = file_refusals(tmp_path / "s.yaml", "\n".join(f"key{number}: 1" for number in range(5000)))
     assert len(found) == 21
-    assert found[-1] == "and 4,983 more problems"
+    assert found[-1] == sentence("and {} more problems", "4,983")
 
 
 def test_problems_found_later_name_the_line_too(sweep_file: Path) -> None:
@@ -510,9 +523,9 @@ def test_a_gate_is_a_comparison_or_a_baseline(written: object, read: str) -> Non
     [
         ("ndcg.mean >=", "'gates[0]' is 'ndcg.mean >='; expected METRIC.STATISTIC >= NUMBER, such as"),
         ("open('x') > 1", "expected METRIC.STATISTIC >= NUMBER, such as 'contains.mean >= 0.9', without"),
-        ("no_worse_than:", "expected a name of 1 to 200 printable characters"),
-        ({"no_worse_than": "a", "b": 1}, "expected a comparison such as"),
-        (0.25, "expected a comparison such as"),
+        ("no_worse_than:", sentence("expected a name of 1 to 200 printable characters")),
+        ({"no_worse_than": "a", "b": 1}, sentence("expected {} such as", "a comparison")),
+        (0.25, sentence("expected {} such as", "a comparison")),
     ],
 )
 def test_what_is_no_gate_is_refused(written: object, problem: str) -> None:
@@ -523,9 +536,12 @@ def test_what_is_no_gate_is_refused(written: object, problem: str) -> None:
 @pytest.mark.parametrize(
     ("written", "problem"),
     [
-        ({}, "neither of 'maximize' and 'minimize'; expected one of them"),
-        ({"maximize": "a", "minimize": "b"}, "both of 'maximize' and 'minimize'"),
-        ({"maximise": "a"}, "key 'best.maximise' is not known; did you mean 'maximize'?"),
+        ({}, sentence("neither of 'maximize' and 'minimize'; expected one of them")),
+        ({"maximize": "a", "minimize": "b"}, sentence("both of 'maximize' and 'minimize'")),
+        (
+            {"maximise": "a"},
+            sentence("key '{}' is not known", "best.maximise") + sentence("; did you mean '{}'?", "maximize"),
+        ),
         ({"maximize": "a", "subject_to": "cost"}, "'best.subject_to' is 'cost'; expected METRIC.STATISTIC >="),
     ],
 )
@@ -538,7 +554,7 @@ def test_a_margin_is_not_negative_and_a_number() -> None:
     (found,) = refusals(margin={"ndcg": -0.1})
     assert found == "'margin.ndcg' is -0.1; expected at least 0"
     (found,) = refusals(margin={"ndcg": float("nan")})
-    assert found == "'margin.ndcg' is nan; expected a finite number"
+    assert found == sentence("{} is {}; expected a finite number", "'margin.ndcg'", "nan")
 
 
 def test_the_earlier_name_of_margin_is_refused_with_the_new_one() -> None:

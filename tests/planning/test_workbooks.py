@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from openpyxl import Workbook
 
+from tests.support.prose import sentence
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError
 from wtb.planning.cases import CaseSource, read_cases
@@ -61,12 +62,15 @@ def test_a_workbook_whose_cases_are_elsewhere_names_its_other_sheets(tmp_path: P
         made.create_sheet("Cases").append(["id"])
 
     found = problem_of(book(tmp_path / "c.xlsx", [], add))
-    assert "its first sheet, 'Sheet', is empty; expected the cases there; its other sheets: 'Cases'" in found
+    assert (
+        sentence("its first sheet, {}, is empty; expected the cases there; its other sheets: {}", "'Sheet'", "'Cases'")
+        in found
+    )
 
 
 def test_the_error_of_a_formula_is_no_value(tmp_path: Path) -> None:
     found = problem_of(book(tmp_path / "c.xlsx", [["id", "x"], ["a", "1"], ["b", "#N/A"]]))
-    assert found == "c.xlsx:3: a formula that gives #N/A; expected a value"
+    assert found == "c.xlsx:3: " + sentence("a formula that gives {}; expected a value", "#N/A")
 
 
 def test_what_is_no_workbook_is_named(tmp_path: Path) -> None:
@@ -103,18 +107,20 @@ def test_what_would_unpack_to_much_is_refused_before_it_is_unpacked(tmp_path: Pa
         archive.writestr("xl/workbook.xml", "<workbook/>")
         archive.writestr("xl/worksheets/sheet1.xml", b" " * (workbooks.MOST_UNPACKED_BYTES + 1))
     assert path.stat().st_size < 1_000_000
-    assert "once unpacked; expected at most 200,000,000" in problem_of(path)
+    assert sentence("once unpacked; expected at most {}", "200,000,000") in problem_of(path)
 
 
 def test_wide_and_long_sheets_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def at_the_edge(made: Workbook) -> None:
         made.active["XFD3"] = "x"
 
-    assert "16,384 columns; expected at most 1,000" in problem_of(
+    assert sentence("{} columns; expected at most {}", "16,384", "1,000") in problem_of(
         book(tmp_path / "c.xlsx", [["id"], ["a"]], at_the_edge)
     )
     monkeypatch.setattr(workbooks, "MOST_CELLS", 5)
-    assert "more than 5 cells" in problem_of(book(tmp_path / "d.xlsx", [["id", "x"], ["a", "1"], ["b", "2"]]))
+    assert sentence("more than {} cells", 5) in problem_of(
+        book(tmp_path / "d.xlsx", [["id", "x"], ["a", "1"], ["b", "2"]])
+    )
 
 
 def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 from tests.support.users import NOBODY, reachable, without_namespaces
 from wtb.config.credentials import HIDING_NOTICE
 from wtb.execution.sandbox.launch import hidden_database, walls
@@ -107,7 +108,7 @@ def test_without_walls_a_node_reads_the_database(spied: Project, named: dict[str
     spied.wtb("run", "spied.json", "--quiet", check=0, env=named)
     assert found(spied, "spied")["rows"] == 1
     if not named:
-        assert "nodes can read the database" in doctor(spied)
+        assert sentence("nodes can read the database") in doctor(spied)
 
 
 @pytest.mark.skipif(not HIDES, reason="this system forbids namespaces")
@@ -117,7 +118,7 @@ def test_by_default_a_node_finds_a_notice_where_the_database_is(spied: Project) 
         spied.wtb("run", "spied.json", "--quiet", check=0)
         nothing = found(spied, "spied")
         assert nothing == {"rows": None, "sizes": [notice] * 3, "child": notice, "around": 0}
-    assert doctor(spied) == "nodes cannot read the database: its file is hidden by a mount namespace"
+    assert doctor(spied) == sentence("nodes cannot read the database: its file is hidden by a mount namespace")
 
 
 @pytest.mark.skipif(not WAY.startswith(("namespaces", "landlock")), reason="this system has no walls")
@@ -127,15 +128,15 @@ def test_with_walls_a_node_finds_no_database(spied: Project) -> None:
         spied.wtb("run", "spied.json", "--quiet", check=0)
         nothing = found(spied, "spied")
         assert nothing == {"rows": None, "sizes": [0, 0, 0], "child": 0, "around": 0}
-    assert doctor(spied) == "nodes cannot read the database"
+    assert doctor(spied) == sentence("nodes cannot read the database")
 
 
 def test_walls_are_of_three_kinds(spied: Project) -> None:
     spied.write({"wtb.toml": '[nodes]\nwalls = "yes"\n'})
     said = spied.wtb("run", "spied.json", check=2).said
-    assert "'walls' of [nodes] must be true, false or \"database\"" in said
+    assert sentence("'walls' of {} must be true, false or \"database\"", "[nodes]") in said
     said = spied.wtb("run", "spied.json", check=2, env={"WTB_WALLS": "true"}).said
-    assert "WTB_WALLS='true': expected 1 (all walls), 0 (none) or database (the default)" in said
+    assert sentence("{}={}: expected 1 (all walls), 0 (none) or database (the default)", "WTB_WALLS", "'true'") in said
 
 
 WAYS = '''
@@ -394,7 +395,7 @@ def test_a_node_finds_no_way_to_the_file_and_works_as_ever(folder: Path, tried: 
     found = run(folder, tried, user, "namespaces")
     assert found["around"] == NOTHING
     _check_work(found, user)
-    assert "is hidden from nodes" in found["nested"]
+    assert sentence("is hidden from nodes") in found["nested"]
     assert "WTB_WALLS=0" in found["nested"]
 
 

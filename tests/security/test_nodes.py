@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
+from tests.support.prose import sentence
 from tests.support.users import NOBODY, reachable, without_namespaces
 from wtb.execution.sandbox.launch.walls import Displaced, hide, raise_walls
 
@@ -204,7 +205,7 @@ def test_what_is_hidden_is_not_looked_for_where_a_directory_was_put_in_its_place
     assert hidden is not None
     (tmp_path / "home").rename(tmp_path / "elsewhere")
     secret.mkdir(parents=True)
-    with pytest.raises(Displaced, match="is not the directory that it was"):
+    with pytest.raises(Displaced, match=sentence("is not the directory that it was")):
         raise_walls([hidden])
     assert hide(os.fspath(tmp_path / "nothing")) is None
 

@@ -22,6 +22,7 @@ from sqlalchemy import make_url
 
 from tests.support import tenants
 from tests.support.bench import make_bench
+from tests.support.prose import sentence
 from tests.support.tenants import NOTHING, Call, Tenant, limited_to
 from wtb.core.errors import AccessDenied, NotFound, WTBError
 from wtb.hosting.servers.binaries import find_binaries
@@ -172,7 +173,7 @@ def test_a_budget_holds_for_a_token_of_all_projects_whose_user_is_of_one(
     create_token(beta.context, "far", scopes=["steer"], user=beta.called("user"), budget={"usd": 1.0})
     identity = replace(limited_to("zebras"), token="far")
     acting = Context(server, files=folder).acting_as(identity, Permission.steer)
-    with pytest.raises(AccessDenied, match="token 'far' has a budget"):
+    with pytest.raises(AccessDenied, match=sentence("token {} has a budget", "'far'")):
         OPERATIONS["resume"].function(acting, beta.names["sweep"])
 
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from tests.support.attempts import attempts
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.core.errors import InputError
 from wtb.core.ids import new_id
@@ -228,7 +229,7 @@ def test_an_attempt_that_spends_more_than_is_left_is_ended_and_runs_again_later(
     sweep = bench(wf, inputs(1), {"work": ["default"]}, limits={"usd": 0.5})
     ended = sweep.run()
     assert (ended.status, ended.limit) == ("paused", "usd")
-    assert ended.reason == "limit reached: usd = 0.5 (spent 0.5)", "with what the attempt spent"
+    assert ended.reason == sentence("limit reached: {} = {}", "usd", "0.5 (spent 0.5)"), "with what the attempt spent"
     assert sweep.counts == {"pending": 1}, "the cell has not failed"
     with sweep.database.read() as connection:
         assert list(connection.scalars(sa.select(attempts.c.usd))) == [0.5]
@@ -245,7 +246,10 @@ def test_a_node_that_spends_more_than_it_declares_fails_for_good(bench: Make) ->
     with sweep.database.read() as connection:
         failure = connection.scalar(sa.select(attempts.c.failure))
     assert failure["kind"] == "budget"
-    assert "it has spent 0.5 and may spend 0.25 US dollars (its max_usd)" in failure["message"]
+    assert (
+        sentence("it has spent {} and may spend {}", "0.5", "0.25 US dollars") + sentence(" (its max_{})", "usd")
+        in failure["message"]
+    )
 
 
 def test_a_budget_below_what_is_spent_is_refused(bench: Make) -> None:

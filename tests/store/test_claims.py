@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.values import Value
 from wtb.store.database import Database
@@ -311,7 +312,7 @@ def test_a_node_run_of_no_checkpoint_is_refused(database: Database, submitted: S
 
 
 @pytest.mark.parametrize("ends", ["by an update", "as it is born"])
-@pytest.mark.parametrize("unfinished", ["next nodes", "a running node run", "nothing"])
+@pytest.mark.parametrize("unfinished", ["next nodes", sentence("a running node run"), "nothing"])
 def test_an_execution_completes_only_if_nothing_is_left_at_its_head(
     unfinished: str, ends: str, database: Database, submitted: Submit
 ) -> None:
@@ -332,7 +333,7 @@ def test_an_execution_completes_only_if_nothing_is_left_at_its_head(
         database.execute(statement)
         assert "completed" in statuses(database, executions)
         return
-    with pytest.raises(IntegrityError, match="has next nodes or a running node run at its head"):
+    with pytest.raises(IntegrityError, match=sentence("has next nodes or a running node run at its head")):
         database.execute(statement)
     assert statuses(database, executions) == ["running"]
 
@@ -375,17 +376,17 @@ def test_a_sweep_moves_only_as_its_table_says(database: Database, submitted: Sub
     assert (row["status"], row["reason"]) == ("cancelled", "enough")
     said = [(event["kind"], event["data"]) for event in rows(database, events)]
     assert said[-1] == ("sweep.cancelled", {"reason": "enough", "by": "ann"})
-    with pytest.raises(ConflictError, match="is cancelled: it cannot become running"):
+    with pytest.raises(ConflictError, match=sentence("is {}: it cannot become {}", "cancelled", "running")):
         claims.move_sweep(database, "sweep", "running")
 
 
 def test_a_sweep_that_is_not_there_cannot_be_moved(database: Database) -> None:
-    with pytest.raises(ConflictError, match="sweep none is not there"):
+    with pytest.raises(ConflictError, match=sentence("{} is not there", "sweep none")):
         claims.move_sweep(database, "none", "running")
 
 
 def test_a_sweep_of_an_unknown_session_is_refused_whole(database: Database, submitted: Submit) -> None:
-    with pytest.raises(InputError, match="there is no session 'nobody'"):
+    with pytest.raises(InputError, match=sentence("there is no session {}", "'nobody'")):
         submitted(session="nobody")
 
     assert rows(database, sweeps) == rows(database, executions) == []

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 
+from tests.support.prose import sentence
 from wtb.core.errors import StoreError
 from wtb.hosting.servers.databases import connect
 from wtb.store import database as opened
@@ -113,5 +114,5 @@ def test_a_new_file_that_stays_locked_is_an_error(
     sqlite_url: str, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opened, "_BUSY_S", 0.0)
-    with pytest.raises(StoreError, match="database is locked"):
+    with pytest.raises(StoreError, match=sentence("database is {}", "locked")):
         Database(sqlite_url).revision()

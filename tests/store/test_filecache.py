@@ -20,6 +20,7 @@ import pytest
 from tests.store.test_workspaces import contents, fill, flipped, sha, snapshot
 from tests.support.forkserver import Script
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.config.keeping.retention_policy import Policy
 from wtb.core.errors import InputError, OutOfReach, StoreError
 from wtb.operations.housekeeping.garbage_collection import apply_policy
@@ -196,7 +197,7 @@ def test_a_store_is_handed_to_another_process_of_the_machine_as_text(here: Home,
 def test_what_is_no_hash_leads_nowhere(here: Home, ref: str) -> None:
     snapshot(here.workspaces, {"a": "one"})
     for act in (here.cache.open, here.cache.drop, here.files.manifest):
-        with pytest.raises(StoreError, match="is not the hash"):
+        with pytest.raises(StoreError, match=sentence("is not the hash")):
             act(ref)
 
 
@@ -689,12 +690,12 @@ def test_the_settings_of_a_project_name_it_and_the_environment_wins(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[files]\nshare = 'x'\n", "no setting 'share'; did you mean 'shared'?"),
-        ("files = 3\n", "must be a table with some of: shared, cache"),
-        ("[files]\nshared = 3\n", "shared = 3: expected the path of a directory"),
-        ("[files]\nshared = '.'\ncache = 'much'\n", "cache: 'much' is not a size; expected"),
-        ("[files]\nshared = '.'\ncache = 0\n", "cache: 0 is not a size; expected"),
-        ("[files]\nshared = '.'\ncache = true\n", "is not a size; expected"),
+        ("[files]\nshare = 'x'\n", sentence("no setting {}", "'share'") + sentence("; did you mean '{}'?", "shared")),
+        ("files = 3\n", sentence("must be a table with some of: {}", "shared, cache")),
+        ("[files]\nshared = 3\n", sentence("{} = {}: expected the path of a directory", "shared", 3)),
+        ("[files]\nshared = '.'\ncache = 'much'\n", sentence("{} is not a size; expected", "cache: 'much'")),
+        ("[files]\nshared = '.'\ncache = 0\n", sentence("{} is not a size; expected", "cache: 0")),
+        ("[files]\nshared = '.'\ncache = true\n", sentence("is not a size; expected")),
     ],
 )
 def test_wrong_settings_are_refused(tmp_path: Path, text: str, says: str) -> None:
@@ -803,7 +804,7 @@ def test_a_sweep_whose_files_are_shared_is_read_from_another_home(
 def test_a_shared_directory_that_is_not_there_is_a_sentence_and_exit_code_4(project: Project, tmp_path: Path) -> None:
     done = project.wtb("run", "sweep.yaml", "--quiet", env={"WTB_FILES": str(tmp_path / "nowhere")}, check=4)
     assert "Traceback" not in done.stderr
-    assert f"WTB_FILES: there is no directory {tmp_path}/nowhere" in done.said
+    assert sentence("{}: there is no directory {}", "WTB_FILES", f"{tmp_path}/nowhere") in done.said
 
 
 def test_a_collection_spares_what_another_machine_has_published_and_not_yet_committed(

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb.authoring.context.node_context import Context
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
@@ -153,7 +154,13 @@ def test_events_say_what_their_rows_say(sweep: Bench) -> None:
         elif row["kind"] == "decision":
             assert made[data.pop("checkpoint")]["position"]["next"] == ["second"]
             tried = [[END, "is_negative", False], ["second", None, True]]
-            assert data == {"node": "first", "to": "second", "key": None, "why": "no condition is true", "tried": tried}
+            assert data == {
+                "node": "first",
+                "to": "second",
+                "key": None,
+                "why": sentence("no condition is true"),
+                "tried": tried,
+            }
         elif row["kind"] == "variant.applied":
             assert data == {"node": data["node"], "variant": data["variant"], "replaces": "default"}
         elif row["kind"] in DERIVED_KINDS:

@@ -26,6 +26,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from tests import old_databases
+from tests.support.prose import sentence
 from wtb.core.errors import InputError, StoreError
 from wtb.store.database import DEFAULT_SESSION, MIGRATIONS, Database
 from wtb.store.events import add_event, subject
@@ -272,7 +273,7 @@ def test_many_that_upgrade_an_old_database_at_once_all_succeed(database_url: str
 @pytest.mark.parametrize(
     ("change", "differing"),
     [
-        ("DROP TABLE alerts", "table alerts is missing"),
+        ("DROP TABLE alerts", sentence("table {} is missing", "alerts")),
         ("ALTER TABLE metrics DROP COLUMN on_failure", "column on_failure of metrics is missing"),
         ("ALTER TABLE metrics ADD COLUMN mine INTEGER", "column mine of metrics was added"),
         ("DROP INDEX ix_fires_open", "index ix_fires_open of fires is missing"),
@@ -460,6 +461,6 @@ def test_what_is_no_copy_changes_nothing(fresh: Database, tmp_path: Path) -> Non
     fresh.prepare()
     other = tmp_path / "other.db"
     other.write_bytes(b"no database at all")
-    with pytest.raises(InputError, match="is no backup of a"):
+    with pytest.raises(InputError, match=sentence("is no backup of a")):
         version_copies.restore_version(fresh, other)
     assert fresh.revision() == REVISION

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from tests.support.prose import sentence
 from wtb.core.errors import InputError, StoreError
 from wtb.store.database import Database
 from wtb.store.tables.schema import REVISION, projects
@@ -45,7 +46,10 @@ def test_a_file_of_another_program_is_left_as_it_is(
 
 @pytest.mark.parametrize(
     ("revision", "advice"),
-    [(str(int(REVISION) + 1), "use the newer WTB that made it"), (str(int(REVISION) - 1), "run `wtb db upgrade`")],
+    [
+        (str(int(REVISION) + 1), sentence("use the newer WTB that made it")),
+        (str(int(REVISION) - 1), sentence("run `wtb db upgrade`")),
+    ],
 )
 def test_the_advice_depends_on_which_version_is_later(tmp_path: Path, revision: str, advice: str) -> None:
     file = tmp_path / "w.db"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.test_workspaces import contents, fill, sha, snapshot
+from tests.support.prose import sentence
 from wtb.core.errors import InputError, StateError, StoreError
 from wtb.store.files.cache import FileCache
 from wtb.store.files.handover import OUTBOX, Handover, Outbox
@@ -165,9 +166,9 @@ def test_a_snapshot_names_nothing_but_what_its_attempt_had_and_left(node: Node, 
     forged = sha(manifest)
     node.outbox.mkdir(parents=True, exist_ok=True)
     (node.outbox / forged).write_bytes(manifest)
-    with pytest.raises(StateError, match="which it did not have"):
+    with pytest.raises(StateError, match=sentence("which it did not have")):
         node.take(forged, {forged: len(manifest)})
-    with pytest.raises(StateError, match="without its list of files"):
+    with pytest.raises(StateError, match=sentence("without its list of files")):
         node.take(other, {})
 
 
@@ -212,7 +213,7 @@ def test_nothing_is_written_among_stored_files(home: Workspaces, place: str) -> 
     folder = home.files.top.parent
     folder.mkdir(exist_ok=True)
     (folder / "link").symlink_to(folder / "files")
-    with pytest.raises(InputError, match="where WTB keeps files itself; name a place outside of it"):
+    with pytest.raises(InputError, match=sentence("where WTB keeps files itself; name a place outside of it")):
         check_outside(home, folder / place)
     check_outside(home, folder / "backup")
     check_outside(home, folder / "files-of-mine")

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bench import Bench, make_bench
+from tests.support.prose import sentence
 from tests.support.tenants import plain
 from wtb.core.stop import Stop, Stopped
 from wtb.core.values import Json
@@ -126,7 +127,7 @@ def test_what_was_begun_too_often_fails(bench: Bench) -> None:
         claimed(bench, row, lease_s=-1.0)
     assert rescore.claim_scoring(bench.database, row, "one", LEASE_S) is None
     found = rescore.find_scoring(bench.database, bench.sweep_id, row.id)
-    assert (found.status, "none came to its end" in str(found.reason)) == ("failed", True)
+    assert (found.status, sentence("none came to its end") in str(found.reason)) == ("failed", True)
 
 
 def test_a_stop_is_heard_before_the_next_cell(bench: Bench) -> None:

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.attempts import attempts
+from tests.support.prose import sentence
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.core.ids import new_id
@@ -99,9 +100,11 @@ def test_a_name_that_cannot_is_refused(database: Database, name: str) -> None:
 
 
 def test_a_name_that_is_taken_is_refused_in_any_case(database: Database, team: str) -> None:
-    with pytest.raises(ConflictError, match=r"a session 'team' already; `wtb session change team`"):
+    with pytest.raises(
+        ConflictError, match=sentence("a session {} already; `wtb session change {}`", "'team'", "team")
+    ):
         sessions.create(database, "team")
-    with pytest.raises(ConflictError, match="'team' already, and names must differ by more than case"):
+    with pytest.raises(ConflictError, match=sentence("{} already, and names must differ by more than case", "'team'")):
         sessions.create(database, "Team")
 
 
@@ -262,7 +265,7 @@ def test_runners_that_race_never_get_more_than_the_quota(database: Database) -> 
 
 
 def test_a_session_that_is_gone_gives_no_slots(database: Database) -> None:
-    with pytest.raises(InputError, match="was deleted meanwhile"):
+    with pytest.raises(InputError, match=sentence("was deleted meanwhile")):
         slots.take_slots(database, runner(), "gone", 1, FRESH_S)
     assert rows(database, runners) == []
 
@@ -414,7 +417,7 @@ def test_deleting_a_session_removes_its_rows_and_nothing_of_another(
             assert all(row["sweep_id"] == kept.sweep_id for row in rows(database, each)), each.name
     mine = {row["id"] for row in rows(database, node_runs)}
     assert all(row["node_run_id"] in mine for row in rows(database, attempts))
-    with pytest.raises(InputError, match="no session 'one'"):
+    with pytest.raises(InputError, match=sentence("no session {}", "'one'")):
         sessions.find_session(database, "one")
     assert rows(database, checkpoints)
 
@@ -433,7 +436,10 @@ def test_a_session_with_a_sweep_that_runs_is_not_deleted(database: Database, tea
     (claimed, *_) = leases.claim(database, "s", owner.id, 1, 30.0)
     asked: list[Any] = []
 
-    with pytest.raises(ConflictError, match="session 'team': process 7 on here is running sweep s; stop that process"):
+    with pytest.raises(
+        ConflictError,
+        match=sentence("session {}: process {} on {} is running {}; stop that process", "'team'", 7, "here", "sweep s"),
+    ):
         deletion.delete_session(database, team, may_live=lambda owner, expired: asked.append((owner, expired)) or True)
 
     assert [(row.id, bool(expired)) for row, expired in asked] == [(owner.id, False)]
@@ -448,7 +454,7 @@ def test_a_session_with_a_sweep_that_runs_is_not_deleted(database: Database, tea
 
 def test_a_session_whose_slots_were_just_taken_is_not_deleted(database: Database, team: str) -> None:
     slots.take_slots(database, owner := runner(), team, 1, FRESH_S)
-    with pytest.raises(ConflictError, match="process 7 on here is running a sweep of it"):
+    with pytest.raises(ConflictError, match=sentence("process {} on {} is running {}", 7, "here", "a sweep of it")):
         deletion.delete_session(database, team, may_live=lambda owner, expired: not expired)
     slots.end_runner(database, owner.id)
     deletion.delete_session(database, team, may_live=lambda owner, expired: not expired)
@@ -465,7 +471,10 @@ def test_a_submission_that_races_with_the_deletion_is_whole_or_refused(database:
         outcomes = at_once([remove, lambda n=number: submitted(database, f"s{n}", "brief")])  # type: ignore[misc]
         assert not any(isinstance(outcome, ConflictError) for outcome in outcomes)
         refusals = [str(outcome) for outcome in outcomes if isinstance(outcome, InputError)]
-        assert all("no session 'brief'" in text or "was deleted meanwhile" in text for text in refusals)
+        assert all(
+            sentence("no session {}", "'brief'") in text or sentence("was deleted meanwhile") in text
+            for text in refusals
+        )
     assert rows(database, sweeps) == rows(database, executions) == rows(database, events) == []
 
 
@@ -491,18 +500,18 @@ def test_a_renamed_session_keeps_its_sweeps_quota_and_budgets(database: Database
     assert (row.id, Quota.of(row.quota)) == (id, Quota(usd=2.0, disk=2**30))
     assert queries.find_sweep(database, "s1").session == "large"
     assert [(one.key, one.name) for one in budget_rows(database)] == [(id, "large")]
-    with pytest.raises(InputError, match="there is no session 'small'"):
+    with pytest.raises(InputError, match=sentence("there is no session {}", "'small'")):
         sessions.find_session(database, "small")
     sessions.create(database, "small")  # the name is free again
 
 
 def test_a_name_that_cannot_be_had_is_refused_and_nothing_changes(database: Database, team: str) -> None:
     sessions.create(database, "other")
-    with pytest.raises(ConflictError, match="there is a session 'other' already"):
+    with pytest.raises(ConflictError, match=sentence("there is a session {} already", "'other'")):
         sessions.rename(database, team, "other")
-    with pytest.raises(ConflictError, match="'other' already, and names must differ by more than case"):
+    with pytest.raises(ConflictError, match=sentence("{} already, and names must differ by more than case", "'other'")):
         sessions.rename(database, team, "OTHER")
-    with pytest.raises(InputError, match="cannot be the name of a session"):
+    with pytest.raises(InputError, match=sentence("cannot be the name of a session")):
         sessions.rename(database, team, "../other")
     with pytest.raises(ConflictError, match="'default' cannot be renamed"):
         sessions.rename(database, DEFAULT_SESSION, "mine")
@@ -526,7 +535,9 @@ def test_of_two_sessions_that_want_a_name_at_once_one_has_it(database: Database,
     for thread in threads:
         thread.join()
     assert outcomes.count(True) == 1
-    assert "there is a session 'wanted' already" in str(next(one for one in outcomes if one is not True))
+    assert sentence("there is a session {} already", "'wanted'") in str(
+        next(one for one in outcomes if one is not True)
+    )
 
 
 def test_a_submission_that_has_begun_goes_to_its_renamed_session(database: Database, team: str) -> None:
@@ -551,7 +562,7 @@ def test_owner_and_metadata_change_apart_from_each_other(database: Database) -> 
     sessions.change_details(database, id, owner="", metadata={"ticket": None})
     row = sessions.find_session(database, "team")
     assert (row.owner, row.metadata) == (None, None)
-    with pytest.raises(InputError, match="65 names of metadata; expected at most 64"):
+    with pytest.raises(InputError, match=sentence("{} names of metadata; expected at most {}", 65, 64)):
         sessions.change_details(database, id, metadata={str(number): "x" for number in range(65)})
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError, NotFound
 from wtb.core.values import Value
 from wtb.store import alerts
@@ -233,7 +234,7 @@ def test_a_submission_that_was_taken_for_given_up_is_refused(database: Database)
             silent(database)
             deletion.remove_hidden(database)
 
-    with pytest.raises(ConflictError, match="was taken for given up"):
+    with pytest.raises(ConflictError, match=sentence("was taken for given up")):
         submitted(database, pause)
 
     nothing_is_left(database)

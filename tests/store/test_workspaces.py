@@ -20,6 +20,7 @@ import orjson
 import pytest
 
 from tests.support.forkserver import Script
+from tests.support.prose import sentence
 from wtb.core.errors import InputError, StateError, StoreError
 from wtb.store.files import safe_directories
 from wtb.store.files.manifest import Entry
@@ -290,15 +291,15 @@ def too_deep(path: Path, outside: Path) -> None:
 @pytest.mark.parametrize(
     ("plant", "why"),
     [
-        (pipe, "is not a regular file"),
-        (unix_socket, "is not a regular file"),
+        (pipe, sentence("is not a regular file")),
+        (unix_socket, sentence("is not a regular file")),
         (link, "is a symbolic link"),
         (link_to_folder, "is a symbolic link"),
         (dangling, "is a symbolic link"),
-        (hard_link, "has several hard links; make it a copy"),
-        (not_utf8, "has a name that is not UTF-8"),
-        (folder_not_utf8, "has a name that is not UTF-8"),
-        (too_deep, "nested more than 100 deep"),
+        (hard_link, sentence("has several hard links; make it a copy")),
+        (not_utf8, sentence("has a name that is not UTF-8")),
+        (folder_not_utf8, sentence("has a name that is not UTF-8")),
+        (too_deep, sentence("nested more than {} deep", 100)),
     ],
 )
 def test_what_cannot_be_kept_is_named_and_nothing_is_stored(
@@ -317,7 +318,7 @@ def test_links_among_restored_files_are_found_too(workspaces: Workspaces, outsid
     first = snapshot(workspaces, {"a": "1", "b": "2", "c/d": "3"})
     workspace = workspaces.open(first.digest)
     os.link(workspace.path / "a", workspace.path / "other")
-    with pytest.raises(StateError, match="'a' has several hard links"):
+    with pytest.raises(StateError, match=sentence("{} has several hard links", "'a'")):
         workspace.close(keep=True)
     workspace = workspaces.open(first.digest)
     (workspace.path / "c" / "d").unlink()
@@ -352,7 +353,7 @@ def test_a_folder_replaced_by_a_link_during_the_walk_does_not_lead_out(
         return original(path, within)
 
     monkeypatch.setattr(safe_directories, "open_folder", swapping)
-    with pytest.raises(StateError, match="'folder' cannot be read"):
+    with pytest.raises(StateError, match=sentence("'{}' cannot be read", "folder")):
         workspace.close(keep=True)
     assert stored(workspaces) == set()
 
@@ -370,7 +371,7 @@ def test_a_file_replaced_by_a_link_before_it_is_read_does_not_lead_out(
         return original(path, *rest)
 
     monkeypatch.setattr(safe_directories, "read_entry", swapping)
-    with pytest.raises(StateError, match="'a' cannot be read"):
+    with pytest.raises(StateError, match=sentence("'{}' cannot be read", "a")):
         workspace.close(keep=True)
     assert stored(workspaces) == set()
 
@@ -465,7 +466,7 @@ def test_what_the_parent_has_and_what_is_there_twice_counts_once(workspaces: Wor
     for allowed, fine in ((exact, True), (exact - 1, False)):
         workspace = workspaces.open(first.digest)
         fill(workspace.path, {"copy": b"a" * 100_000, "b": b"b" * 1000, "c": b"b" * 1000})
-        with contextlib.nullcontext() if fine else pytest.raises(StateError, match="the workspace adds"):
+        with contextlib.nullcontext() if fine else pytest.raises(StateError, match=sentence("the workspace adds")):
             workspace.close(keep=True, allowed=allowed)
 
 
@@ -598,7 +599,7 @@ def test_manifests_that_lead_out_are_refused(workspaces: Workspaces, tmp_path: P
 
 def test_a_snapshot_id_is_a_hash_and_nothing_else(workspaces: Workspaces) -> None:
     for ref in ("../../etc/passwd", "", "abc", "A" * 64):
-        with pytest.raises(StoreError, match="is not the hash"):
+        with pytest.raises(StoreError, match=sentence("is not the hash")):
             workspaces.files.manifest(ref)
 
 
@@ -666,7 +667,7 @@ def test_reflinks_are_taken_and_checked_by_size(workspaces: Workspaces, monkeypa
     fill(workspace.path, {"a": "other"})
     assert contents(workspaces, workspace.close(keep=True).digest) == {"a": "other", "empty": "", "folder/b": "two"}
     damage(workspaces, sha("two"), lambda content: content[:-1])
-    with pytest.raises(StoreError, match=r"is damaged: it has 2 bytes, expected 3"):
+    with pytest.raises(StoreError, match=sentence("is damaged: it has {} bytes, expected {}", 2, 3)):
         workspaces.open(made.digest)
 
 
@@ -784,7 +785,7 @@ def test_given_files_make_a_snapshot(workspaces: Workspaces, tmp_path: Path) -> 
     assert contents(workspaces, made.digest) == {"in/a": "1", "in/b": "1"}
     assert [digest for digest, _ in made.new] == [sha("1"), made.digest]
     assert workspaces.snapshot_of({}) == Snapshot(None)
-    with pytest.raises(StateError, match="is not a path in a workspace"):
+    with pytest.raises(StateError, match=sentence("is not a path in a workspace")):
         workspaces.snapshot_of({"../a": tmp_path / "given"})
 
 
@@ -805,8 +806,8 @@ def test_files_are_exported_to_an_empty_place_only(workspaces: Workspaces, tmp_p
     assert os.listdir(tmp_path / "part") == ["b"]
     with pytest.raises(InputError, match="is not empty"):
         workspaces.export(made.digest, tmp_path / "part")
-    with pytest.raises(InputError, match="is not a directory"):
+    with pytest.raises(InputError, match=sentence("is not a directory")):
         workspaces.export(made.digest, tmp_path / "part" / "b" / "c")
-    with pytest.raises(InputError, match="there is no file or folder 'b/d'; did you mean 'b/c'"):
+    with pytest.raises(InputError, match=sentence("there is no file or folder {}", "'b/d'; did you mean 'b/c'")):
         workspaces.export(made.digest, tmp_path / "other", "b/d")
     assert not (tmp_path / "other").exists()

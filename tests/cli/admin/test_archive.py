@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.attempts import ATTEMPTS
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 WORKFLOW = """
 from typing import TypedDict
@@ -137,8 +138,8 @@ def test_an_execution_looks_the_same_in_another_database(origin: Project, elsewh
     assert (elsewhere.folder / "first.txt").read_text() == "first " * 1000
     assert "→ third" in elsewhere.inside("history", made["id"], check=0).stdout
     log = elsewhere.inside("log", made["id"], check=0).stdout
-    assert "imported from an archive made on" in log
-    assert "first=by_two failed in attempt 1 of 2" in " ".join(log.split())
+    assert sentence("imported from an archive made on") in log
+    assert sentence("{} failed in attempt {} of {}", "first=by_two", 1, 2) in " ".join(log.split())
     assert elsewhere.inside("list", check=0).stdout == ""  # single executions are not listed with sweeps
     elsewhere.inside("export", made["id"], "-o", "again.wtb", check=0)
     assert history(elsewhere.folder / "again.wtb") == {
@@ -185,13 +186,16 @@ def test_an_answer_keeps_its_value_in_an_archive(origin: Project, elsewhere: Pro
         for name, data in rewritten(members(origin.folder / "asked.wtb"), approvals=spoil).items():
             archive.writestr(name, data)
     refused = elsewhere.inside("import", "bad.wtb", check=2).said
-    assert "approvals.jsonl, line 1: answer.value: not a stored value" in refused
+    assert (
+        sentence("{}.jsonl, line {}", "approvals", 1) + sentence(": answer.value") + sentence(": not a stored value")
+        in refused
+    )
 
 
 def test_one_that_was_paused_goes_on_elsewhere_and_ends_the_same(origin: Project, elsewhere: Project) -> None:
     said = elsewhere.inside("import", str(origin.folder / "paused.wtb"), check=0)
     id = said.stdout.strip()
-    assert f"continue with: wtb resume {id}" in said.said
+    assert sentence("continue with: wtb resume {}", id) in said.said
     elsewhere.inside("resume", id, check=0)
     made = elsewhere.inside("show", id, "--format", "json", check=0).json
     assert [cell["status"] for cell in made["cells"]] == ["succeeded"]
@@ -210,7 +214,10 @@ def test_an_execution_of_a_sweep_is_exported_as_one_of_its_cells(shared_project:
     cells = project.inside("show", "first", "--cells", "--format", "json", check=0).json["cells"]
     root = project.query("SELECT id FROM executions WHERE origin = 'root'")[0][0]
     said = project.inside("export", root, "-o", "root.wtb", check=0)
-    assert "it stands for 64 cells; the archive is of the one with A=default, B=default, C=default" in said.said
+    assert (
+        sentence("it stands for {} cells; the archive is of the one with {}", 64, "A=default, B=default, C=default")
+        in said.said
+    )
     last = cells[-1]
     project.inside("export", last["execution"], "-o", "last.wtb", check=0)
     made = project.inside("import", "last.wtb", "--format", "json", check=0).json
@@ -396,39 +403,42 @@ def test_a_bad_archive_is_refused_whole_and_named(origin: Project, good: dict[st
 
 def test_what_is_no_archive_or_too_large_is_refused(origin: Project) -> None:
     origin.write({"text.wtb": "no zip"})
-    assert "cannot be read as an archive" in origin.inside("import", "text.wtb", check=2).stderr
-    assert ". is a folder; expected a file" in origin.inside("import", ".", check=2).stderr
-    assert "there is no file nowhere.wtb" in origin.inside("import", "nowhere.wtb", check=2).stderr
+    assert sentence("cannot be read as an archive") in origin.inside("import", "text.wtb", check=2).stderr
+    assert sentence("{} is a folder; expected a file", ".") in origin.inside("import", ".", check=2).stderr
+    assert sentence("there is no file {}", "nowhere.wtb") in origin.inside("import", "nowhere.wtb", check=2).stderr
     cut = (origin.folder / "done.wtb").read_bytes()[:-200]
     (origin.folder / "cut.wtb").write_bytes(cut)
-    assert "cannot be read as an archive" in origin.inside("import", "cut.wtb", check=2).stderr
+    assert sentence("cannot be read as an archive") in origin.inside("import", "cut.wtb", check=2).stderr
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("values/" + "0" * 64, b"\0" * 70_000_000)
     (origin.folder / "bomb.wtb").write_bytes(bomb.getvalue())
-    assert "has 70,000,000 bytes; at most 67,108,864 are expected" in origin.inside("import", "bomb.wtb", check=2).said
+    assert (
+        sentence("{} bytes; at most {} are expected", "has 70,000,000", "67,108,864")
+        in origin.inside("import", "bomb.wtb", check=2).said
+    )
     told = origin.inside("import", "done.wtb", "--max-size", "1KB", check=2).said
-    assert "max_bytes allows 1,000 at most (--max-size)" in told
+    assert sentence("max_bytes allows {} at most", "1,000") + " (--max-size)" in told
     assert "--max-size" in origin.inside("import", "done.wtb", "--max-size", "large", check=2).stderr
 
 
 def test_a_session_is_not_given_more_files_than_its_quota(origin: Project) -> None:
     origin.inside("session", "create", "small", "--disk", "1KB", check=0)
     refused = origin.inside("import", "done.wtb", "--session", "small", check=2)
-    assert "the quota of the session (1,000 bytes)" in refused.said
-    assert "there is no session" in origin.inside("import", "done.wtb", "--session", "nobody", check=2).stderr
+    assert sentence("the quota of the session ({} bytes)", "1,000") in refused.said
+    assert sentence("there is no session") in origin.inside("import", "done.wtb", "--session", "nobody", check=2).stderr
 
 
 def test_export_refuses_what_it_cannot_write_or_find(origin: Project) -> None:
     id = json.loads(members(origin.folder / "done.wtb")["execution.json"])["execution"]
     assert (
-        "is there already; give another name, or force it to be replaced (--force)"
+        sentence("is there already; give another name, or force it to be replaced") + " (--force)"
         in origin.inside("export", id, "-o", "done.wtb", check=2).said
     )
     assert "is a directory" in origin.inside("export", id, "-o", ".", check=2).stderr
-    assert "there is no execution 'nothing'" in origin.inside("export", "nothing", check=2).stderr
+    assert sentence("there is no execution {}", "'nothing'") in origin.inside("export", "nothing", check=2).stderr
     origin.write({"plain": ""})
-    assert "there is no folder plain" in origin.inside("export", id, "-o", "plain/x.wtb", check=2).said
-    assert "there is no folder gone" in origin.inside("export", id, "-o", "gone/x.wtb", check=2).said
+    assert sentence("there is no folder {}", "plain") in origin.inside("export", id, "-o", "plain/x.wtb", check=2).said
+    assert sentence("there is no folder {}", "gone") in origin.inside("export", id, "-o", "gone/x.wtb", check=2).said
     assert not (origin.folder / "gone").exists()
-    assert "cannot be written" in origin.inside("export", id, "-o", "x" * 250 + ".wtb", check=1).stderr
+    assert sentence("cannot be written") in origin.inside("export", id, "-o", "x" * 250 + ".wtb", check=1).stderr

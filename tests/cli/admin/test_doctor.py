@@ -8,6 +8,7 @@ from typing import Any
 from tests.support.cluster import SCHEDULER_INTERVAL_S, Cluster
 from tests.support.crew import write_sweep
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.hosting.servers.processes import free_port
 
 ABOUT_WORKERS = {"broker", "workers", "scheduler", "clocks", "versions", "shared files"}
@@ -30,8 +31,8 @@ class TestWithWorkers:
         module_cluster.wtb("submit", write_sweep(module_cluster.project, "waits"), "--anyway", check=0)
         found = examined(module_cluster, check=1)
         assert found["workers"]["found"] == "none"
-        assert found["queue default"]["found"] == "2 executions wait, and no worker takes from it"
-        assert found["queue default"]["fix"] == "start one: wtb worker"
+        assert found["queue default"]["found"] == sentence("{} wait, and no worker takes from it", "2 executions")
+        assert found["queue default"]["fix"] == sentence("start one: wtb worker")
         assert re.fullmatch(r"redis://:\*\*\*@127.0.0.1:\d+/0 answers in [\d.]+ ms", found["broker"]["found"])
 
     def test_a_broker_that_is_down_or_refuses_the_password_is_a_problem(self, module_cluster: Cluster) -> None:
@@ -39,7 +40,9 @@ class TestWithWorkers:
         assert "refused" in down["found"]
         assert "wtb up" in down["fix"]
         wrong = re.sub(r":[^:@]*@", ":wrong@", module_cluster.valkey.url)
-        assert "refuses the password" in examined(module_cluster, "--broker", wrong, check=1)["broker"]["found"]
+        assert (
+            sentence("refuses the password") in examined(module_cluster, "--broker", wrong, check=1)["broker"]["found"]
+        )
 
     def test_work_that_waits_beside_free_slots_says_that_no_scheduler_runs(self, module_cluster: Cluster) -> None:
         cluster = module_cluster
@@ -53,7 +56,7 @@ class TestWithWorkers:
             return found if found["status"] == "problem" else None
 
         scheduler = cluster.until(stuck, "it to be seen", 30 + 3 * SCHEDULER_INTERVAL_S)
-        assert "although slots are free" in scheduler["found"]
+        assert sentence("although slots are free") in scheduler["found"]
         assert "wtb scheduler" in scheduler["fix"]
 
     def test_all_is_well_once_a_scheduler_runs(self, module_cluster: Cluster) -> None:
@@ -74,5 +77,5 @@ class TestWithWorkers:
 
     def test_a_shared_directory_that_is_not_there_is_a_problem(self, module_cluster: Cluster) -> None:
         found = examined(module_cluster, check=1, WTB_FILES="/nowhere/at/all")
-        assert "there is no directory /nowhere/at/all" in found["shared files"]["found"]
+        assert sentence("there is no directory {}", "/nowhere/at/all") in found["shared files"]["found"]
         assert found["database"]["status"] == "ok"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.prose import sentence
+
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
 
@@ -140,14 +142,14 @@ def test_the_policy_stands_in_wtb_toml(ran: Project) -> None:
     (ran.folder / "wtb.toml").write_text('[retention]\nsweep = "7d"\n')
     refused = wtb(ran, "gc")
     assert refused.code == 2
-    assert "has no setting 'sweep'; did you mean 'sweeps'?" in refused.said
+    assert sentence("has no setting {}", "'sweep'") + sentence("; did you mean '{}'?", "sweeps") in refused.said
 
 
 @pytest.mark.parametrize("option", ["--outputs", "--superseded", "--sweeps", "--files"])
 def test_an_age_that_cannot_be_read_is_refused(ran: Project, option: str) -> None:
     refused = wtb(ran, "gc", option, "soon")
     assert refused.code == 2
-    assert f"{option} = 'soon': expected a duration such as 12h, 7d or 2w" in refused.said
+    assert sentence("{} = {}: expected a duration such as 12h, 7d or 2w", option, "'soon'") in refused.said
 
 
 def test_a_pinned_sweep_stays_until_it_is_unpinned(ran: Project) -> None:
@@ -178,15 +180,15 @@ def test_a_checkpoint_is_pinned_by_its_id_or_as_the_head_of_an_execution(ran: Pr
 
 def test_what_cannot_be_pinned_is_refused(ran: Project) -> None:
     nothing = wtb(ran, "pin", "filse")
-    assert (nothing.code, "did you mean 'files'?" in nothing.said) == (2, True)
+    assert (nothing.code, sentence("did you mean '{}'?", "files") in nothing.said) == (2, True)
     named = wtb(ran, "pin", "files", "--name", "x")
-    assert (named.code, "a name is for checkpoints" in named.said) == (2, True)
+    assert (named.code, sentence("a name is for checkpoints") in named.said) == (2, True)
     assert wtb(ran, "pin", "files", "--name", " ").code == 2
 
 
 def test_a_collection_without_a_database_says_how_to_make_one(empty_project: Project) -> None:
     refused = wtb(empty_project, "gc")
-    assert (refused.code, "`wtb run` makes one" in refused.said) == (2, True)
+    assert (refused.code, sentence("`wtb run` makes one") in refused.said) == (2, True)
     assert list(empty_project.folder.iterdir()) == []
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.prose import sentence
+
 if TYPE_CHECKING:
     from tests.support.project import Project
 
@@ -237,12 +239,15 @@ def left_out(project: Project) -> list[str]:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ("prompts: [a]", "'tests' is nothing; expected a list of tests"),
-        ("tests: file://tests.csv", "no test that can be brought over: tests: tests.csv: cannot be read"),
-        ("tests: file://../out.csv", "outside of the folder of the configuration"),
-        ("tests: [file://a.yaml]", "no test that can be brought over"),
+        ("prompts: [a]", sentence("'tests' is {}; expected a list of tests", "nothing")),
+        (
+            "tests: file://tests.csv",
+            sentence("no test that can be brought over: {}", "tests: tests.csv: cannot be read"),
+        ),
+        ("tests: file://../out.csv", sentence("outside of the folder of the configuration")),
+        ("tests: [file://a.yaml]", sentence("no test that can be brought over")),
         ("tests: [", "config.yaml"),
-        ("tests: [{vars: {a: 'file://a'}}]", "no test that can be brought over"),
+        ("tests: [{vars: {a: 'file://a'}}]", sentence("no test that can be brought over")),
     ],
 )
 def test_a_configuration_without_tests_is_refused(empty_project: Project, config: str, words: str) -> None:
@@ -292,7 +297,8 @@ def test_files_anchors_and_scenarios_are_brought_over_and_the_rest_is_named(empt
         "is text)",
         "tests[0][0].description",
         "tests[0][0].metadata:k",
-        "tests[0][1].assert[0]: its embedding model; embedding_similarity has its own, so look at 'at_least' again",
+        "tests[0][1].assert[0]: "
+        + sentence("its embedding model; embedding_similarity has its own, so look at 'at_least' again"),
         "tests[0][3].assert[1]: 'javascript'",
         "tests[2].vars.question: 'Third {{country}}'",
         "tests[3].vars.question: 'file://secret.py'",
@@ -325,7 +331,10 @@ def test_aliases_that_expand_without_end_are_refused(empty_project: Project) -> 
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     empty_project.write({"config.yaml": "\n".join(lines) + "\ntests: [{vars: {a: 1}}]\n"})
-    assert "aliases that expand to more than" in empty_project.inside("init", "--from", "config.yaml", check=2).said
+    assert (
+        sentence("aliases that expand to more than")
+        in empty_project.inside("init", "--from", "config.yaml", check=2).said
+    )
     empty_project.write({"config.yaml": "a: &a [*a]\ntests: [{vars: {a: 1}}]\n"})
     empty_project.inside("init", "--from", "config.yaml", check=2)
 
@@ -407,4 +416,4 @@ def test_a_model_that_the_configuration_does_not_name_is_named_by_an_option(
     first = json.loads((empty_project.folder / "cases.jsonl").read_text("utf-8").splitlines()[0])
     assert first["assert"][-1] == {"judge": {"field": "answer", "criteria": "is kind", **asked}}
     alone = empty_project.inside("init", "other", "--judge", judge, check=2)
-    assert "expected --from with it" in alone.said
+    assert sentence("expected --from with it") in alone.said

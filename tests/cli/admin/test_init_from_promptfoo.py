@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.support.model_provider import model_provider
+from tests.support.prose import sentence
 
 if TYPE_CHECKING:
     from tests.support.project import Project
@@ -60,7 +61,7 @@ def test_prompts_and_providers_are_factors_and_the_rest_is_named(parcels: Projec
         "tests[0].description",
         "tests[0].assert[1]: 'javascript'",
     ]
-    assert "next: cd demo && wtb run sweep.yaml" in done.said
+    assert sentence("{}wtb run sweep.yaml", "next: cd demo && ") in done.said
     sweep = yaml.safe_load((parcels.folder / "demo" / "sweep.yaml").read_text("utf-8"))
     prompts = [f"file://imported_prompts/{name}.txt" for name in ("plain", "Kind_words", "terse")]
     assert sweep["vary"] == {
@@ -110,13 +111,13 @@ def test_chats_are_sent_as_messages_and_what_is_no_chat_is_named(empty_project: 
     expected = "expected a list of messages, each with a role and a content that is text"
     assert [line.replace("...", "") for line in left[:1]] == ["prompts[1].config"]
     assert left[1].startswith("prompts[4]: ")
-    assert f"no JSON until its variables are filled in; {expected}" in left[1]
+    assert sentence("no JSON until its variables are filled in; {}", expected) in left[1]
     assert left[2].startswith("prompts[5]: ")
     assert expected in left[2]
     assert left[3:] == [
-        "prompts: 'same' has the same text as prompt_4",
+        sentence("prompts: {} has the same text as {}", "'same'", "prompt_4"),
         "providers[1].label",
-        "providers[1]: the same model and settings as those of another provider",
+        sentence("{}: the same model and settings as those of another provider", "providers[1]"),
     ]
     sweep = yaml.safe_load((empty_project.folder / "sweep.yaml").read_text("utf-8"))
     (grid,) = sweep["vary"]["answer"]

@@ -6,6 +6,7 @@ import pytest
 
 from tests import old_databases
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.store.squashed import LAST
 from wtb.store.tables.schema import REVISION
 
@@ -19,10 +20,12 @@ def old(empty_project: Project, database_url: str) -> Project:
 
 def test_its_sweeps_are_there_after_the_upgrade(old: Project) -> None:
     refused = old.inside("matrix", "first", check=2)
-    assert f"is of version {LAST}; this WTB expects {REVISION}: run `wtb db upgrade`" in " ".join(refused.said.split())
+    assert sentence("is of version {}; this WTB expects {}: {}", LAST, REVISION, "run `wtb db upgrade`") in " ".join(
+        refused.said.split()
+    )
     assert old.inside("db", "version", check=1).stdout.startswith(f"{LAST}; this WTB expects {REVISION}")
 
-    assert f"upgraded from version {LAST} to {REVISION}" in old.inside("db", "upgrade", check=0).stdout
+    assert sentence("upgraded from version {} to {}", LAST, REVISION) in old.inside("db", "upgrade", check=0).stdout
     assert "nothing to do" in old.inside("db", "upgrade", check=0).stdout
 
     assert old.inside("db", "version", check=0).stdout == f"{REVISION}\n"
@@ -44,7 +47,9 @@ def test_one_that_somebody_changed_is_refused(old: Project) -> None:
 
     refused = old.inside("db", "upgrade", check=4)
 
-    assert "table alerts is missing; nothing was changed" in " ".join(refused.said.split())
+    assert sentence("table {} is missing", "alerts") + sentence("; nothing was changed") in " ".join(
+        refused.said.split()
+    )
     assert old.inside("db", "version", check=1).stdout.startswith(LAST)
 
 
@@ -54,7 +59,12 @@ def test_an_older_one_is_refused(old: Project) -> None:
     refused = old.inside("db", "upgrade", check=2)
 
     said = " ".join(refused.said.split())
-    assert f"of version 0007, and this WTB upgrades from {LAST} on: upgrade it to {LAST} with an earlier WTB" in said
+    assert (
+        sentence(
+            "of version {}, and this WTB upgrades from {} on: upgrade it to {} with an earlier WTB", "0007", LAST, LAST
+        )
+        in said
+    )
 
 
 def test_an_upgrade_can_be_undone(old: Project) -> None:
@@ -65,8 +75,8 @@ def test_an_upgrade_can_be_undone(old: Project) -> None:
     restored = old.inside("db", "restore", kept, "--yes", check=0)
 
     assert restored.stdout.endswith(f"restored, version {LAST}\n")
-    assert f"this WTB expects version {REVISION}" in restored.said
+    assert sentence("this WTB expects version {}", REVISION) in restored.said
     assert old.inside("db", "version", check=1).stdout.startswith(LAST)
-    assert "there is no such file" in old.inside("db", "restore", "nowhere.db", "--yes", check=2).said
+    assert sentence("there is no such file") in old.inside("db", "restore", "nowhere.db", "--yes", check=2).said
     assert "to go back" not in old.inside("db", "upgrade", "--no-backup", check=0).said
     assert old.inside("list", check=0).stdout

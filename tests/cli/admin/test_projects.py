@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb import Sweep, Workflow
 from wtb.cli.admin import project as projects
 from wtb.store.database import Database
@@ -68,11 +69,11 @@ def test_init_does_not_overwrite_unless_forced(empty_project: Project) -> None:
     (empty_project.folder / "sweep.yaml").write_text("mine")
     refused = wtb(empty_project, "init")
     assert refused.code == 2
-    assert "sweep.yaml would be overwritten; --force does that" in refused.stderr
+    assert sentence("{} would be overwritten; --force does that", "sweep.yaml") in refused.stderr
     assert [path.name for path in empty_project.folder.iterdir()] == ["sweep.yaml"]
     assert wtb(empty_project, "init", "--force").code == 0
     assert (empty_project.folder / "sweep.yaml").read_bytes() == (TEMPLATES / "sweep.yaml").read_bytes()
-    assert "is a file; expected a folder" in wtb(empty_project, "init", "sweep.yaml").stderr
+    assert sentence("is a file; expected a folder") in wtb(empty_project, "init", "sweep.yaml").stderr
 
 
 def test_workflows_are_listed_and_drawn(demo: Project) -> None:
@@ -91,11 +92,11 @@ def test_workflows_are_listed_and_drawn(demo: Project) -> None:
 def test_an_unknown_workflow_is_refused_with_a_near_match(demo: Project) -> None:
     refused = wtb(demo, "workflow", "show", "triaje")
     assert refused.code == 2
-    assert "did you mean 'triage'?" in refused.stderr
+    assert sentence("did you mean '{}'?", "triage") in refused.stderr
     (demo.folder / "wtb.toml").unlink()
     nothing = wtb(demo, "workflow", "list")
     assert (nothing.code, nothing.stdout) == (0, "")
-    assert "no workflow is registered" in nothing.stderr
+    assert sentence("no workflow is registered") in nothing.stderr
 
 
 def test_doctor_is_content_before_anything_was_run_and_makes_nothing(empty_project: Project) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.prose import sentence
+
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
 
@@ -29,7 +31,7 @@ def test_a_schedule_fires_and_tells_a_regression(project: Project) -> None:
     added = wtb(project, *NIGHTLY, "--baseline", "last", "--notify", "sh -c 'cat > told.json'")
     assert added.stdout.startswith("schedule nightly: At 03:00 every day (Europe/Berlin), first 20")
     assert "wtb schedule run-due" in added.said
-    assert "no fire has ended yet" in wtb(project, "schedule", "check", "nightly").stdout
+    assert sentence("no fire has ended yet") in wtb(project, "schedule", "check", "nightly").stdout
 
     first = wtb(project, "schedule", "run-now", "nightly").stdout
     assert "cannot tell" in first
@@ -55,39 +57,47 @@ def test_a_schedule_fires_and_tells_a_regression(project: Project) -> None:
     assert found["metric"] == "total"
     shown = wtb(project, "schedule", "history", "nightly").stdout
     assert "by hand" in shown
-    assert "× worse or failed" in shown
+    assert sentence("× worse or failed") in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert "worse at" in wtb(project, "schedule", "show", "nightly").stdout
-    assert "expected one of: total" in wtb(project, "schedule", "history", "nightly", "--metric", "x", check=2).said
+    assert (
+        sentence("expected one of: {}", "total")
+        in wtb(project, "schedule", "history", "nightly", "--metric", "x", check=2).said
+    )
 
     removed = wtb(project, "schedule", "remove", "nightly").stdout
-    assert removed == "schedule nightly: removed, with 2 fires; their sweeps stay\n"
+    assert removed == sentence("schedule {}: removed, with {}; their sweeps stay", "nightly", "2 fires") + "\n"
     assert len(project.query("SELECT * FROM sweeps")) == 2
 
 
 def test_a_schedule_is_paused_and_resumed_and_its_name_is_taken(project: Project) -> None:
     project.write({"sweep.yaml": QUICK})
     wtb(project, *NIGHTLY)
-    assert "there is a schedule 'nightly' already" in wtb(project, *NIGHTLY, check=2).said
+    assert sentence("there is a schedule {} already", "'nightly'") in wtb(project, *NIGHTLY, check=2).said
     assert wtb(project, "schedule", "pause", "nightly").stdout == "schedule nightly: paused\n"
-    assert wtb(project, "schedule", "pause", "nightly").stdout == "schedule nightly: paused already\n"
+    assert (
+        wtb(project, "schedule", "pause", "nightly").stdout == sentence("schedule {}: paused already", "nightly") + "\n"
+    )
     assert "paused" in wtb(project, "schedule", "list").stdout
     assert "paused" in wtb(project, "schedule", "check", "nightly").stdout
     assert wtb(project, "schedule", "resume", "nightly").stdout.startswith("schedule nightly: active, next 20")
-    assert "did you mean 'nightly'" in wtb(project, "schedule", "show", "nihgtly", check=2).said
+    assert sentence("did you mean '{}'", "nightly") in wtb(project, "schedule", "show", "nihgtly", check=2).said
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--cron", "0 3 * *"), "expected five fields"),
-        (("--tz", "Europe/Berln"), "did you mean 'Europe/Berlin'?"),
-        (("--baseline", "main"), "there is no baseline 'main'"),
-        (("--notify", "http://127.0.0.1/hook"), "not a public address; allow_private allows it (--notify)"),
-        (("--notify", "no-such-program"), "there is no program 'no-such-program'"),
+        (("--cron", "0 3 * *"), sentence("expected five fields")),
+        (("--tz", "Europe/Berln"), sentence("did you mean '{}'?", "Europe/Berlin")),
+        (("--baseline", "main"), sentence("there is no baseline {}", "'main'")),
+        (
+            ("--notify", "http://127.0.0.1/hook"),
+            sentence("not a public address; allow_private allows it") + " (--notify)",
+        ),
+        (("--notify", "no-such-program"), sentence("there is no program {}", "'no-such-program'")),
         (("--margin", "total"), "expected METRIC=X"),
-        (("--session", "nobody"), "there is no session 'nobody'"),
-        (("--queued",), "which need PostgreSQL"),
+        (("--session", "nobody"), sentence("there is no session {}", "'nobody'")),
+        (("--queued",), sentence("which need PostgreSQL")),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_nothing_is_kept(
@@ -102,7 +112,7 @@ def test_a_sweep_file_that_a_plan_would_refuse_is_refused(project: Project) -> N
     project.write({"sweep.yaml": QUICK.replace("v2", "v9")})
     assert "v9" in wtb(project, *NIGHTLY, check=2).said
     project.write({"sweep.yaml": QUICK + "gates: ['no_worse_than: main']\n"})
-    assert "there is no baseline 'main'" in wtb(project, *NIGHTLY, check=2).said
+    assert sentence("there is no baseline {}", "'main'") in wtb(project, *NIGHTLY, check=2).said
     (project.folder / "sweep.yaml").unlink()
     assert "sweep.yaml" in wtb(project, *NIGHTLY, check=2).said
     assert project.query("SELECT * FROM schedules") == []
@@ -111,4 +121,4 @@ def test_a_sweep_file_that_a_plan_would_refuse_is_refused(project: Project) -> N
 def test_without_schedules_there_is_nothing_to_list_or_to_run(project: Project) -> None:
     assert "wtb schedule add" in wtb(project, "schedule", "list").said
     assert wtb(project, "schedule", "list", "--format", "json").json == {"schedules": []}
-    assert "there is no database" in wtb(project, "schedule", "run-due", check=2).said
+    assert sentence("there is no database") in wtb(project, "schedule", "run-due", check=2).said

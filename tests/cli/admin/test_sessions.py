@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.core.ids import new_id
 from wtb.store.database import Database
 from wtb.store.files.store import FileStore
@@ -67,7 +68,7 @@ NO_QUOTA = {"disk": None, "node_runs": None, "usd": None, "tokens": None, "memor
 def test_a_session_is_made_with_its_quota_and_says_what_comes_next(project: Project) -> None:
     done = wtb(project, "session", "create", "ann", "--disk", "1.5GB", "--concurrency", "4", "--usd", "20")
     assert (done.code, done.stdout) == (0, "session ann: made, disk 1.5 GB, 4 node runs at a time, $20.00\n")
-    assert "wtb run sweep.yaml --session ann" in done.said
+    assert sentence("wtb run sweep.yaml --session {}", "ann") in done.said
     assert listed(project)["ann"]["quota"] == {
         "disk": 1_500_000_000,
         "node_runs": 4,
@@ -126,26 +127,27 @@ def test_a_change_leaves_the_limits_that_it_does_not_name(project: Project) -> N
     ("option", "found", "expected"),
     [
         ("--disk", "ten", "--disk 'ten' is not a size; expected a positive size, such as 500MB, 1.5GB"),
-        ("--disk", "0", "--disk '0' is not a size"),
-        ("--disk", "-1GB", "--disk '-1GB' is not a size"),
+        ("--disk", "0", sentence("{} is not a size", "--disk '0'")),
+        ("--disk", "-1GB", sentence("{} is not a size", "--disk '-1GB'")),
         ("--memory", "0", "--memory '0' is not a size; expected a positive size, such as 500MB, 1.5GB"),
         ("--memory", "-4GB", "--memory '-4GB' is not a size"),
         ("--memory", "much", "--memory 'much' is not a size"),
-        ("--memory", "4 PB", "or none for no limit"),
+        ("--memory", "4 PB", sentence("or none for no limit")),
         (
             "--concurrency",
             "2.5",
-            "--concurrency '2.5': expected a positive whole number, such as 4; or none for no limit",
+            sentence("{}: expected a positive whole number, such as 4", "--concurrency '2.5'")
+            + sentence("; or none for no limit"),
         ),
         ("--concurrency", "0", "node_runs is 0; expected a whole number of at least 1 (--concurrency)"),
         ("--concurrency", "99999999999", "node_runs is 99999999999; expected at most 2,147,483,647"),
-        ("--concurrency", "9" * 5000, "expected a positive whole number"),
-        ("--usd", "9" * 5000, "expected a positive amount of US dollars"),
-        ("--disk", "x" * 5000, "is not a size; expected a positive size"),
-        ("--usd", "nan", "--usd 'nan': expected a positive amount of US dollars"),
+        ("--concurrency", "9" * 5000, sentence("expected a positive whole number")),
+        ("--usd", "9" * 5000, sentence("expected a positive amount of US dollars")),
+        ("--disk", "x" * 5000, sentence("is not a size; expected {}", "a positive size")),
+        ("--usd", "nan", sentence("{}: expected a positive amount of US dollars", "--usd 'nan'")),
         ("--usd", "0.0", "usd is 0; expected a finite number above 0 (--usd)"),
-        ("--usd", "1e400", "expected a positive amount of US dollars"),
-        ("--usd", "", "expected a positive amount of US dollars"),
+        ("--usd", "1e400", sentence("expected a positive amount of US dollars")),
+        ("--usd", "", sentence("expected a positive amount of US dollars")),
     ],
 )
 @pytest.mark.parametrize("command", ["create", "change"])
@@ -162,7 +164,7 @@ def test_a_limit_that_cannot_be_read_is_refused(
 def test_a_name_that_cannot_be_a_directory_is_refused(project: Project, name: str) -> None:
     done = wtb(project, "session", "create", name)
     assert (done.code, done.stdout) == (2, "")
-    assert "cannot be the name of a session; expected 1 to 64 letters, digits" in done.said
+    assert sentence("cannot be the name of a session; expected {}", "1 to 64 letters, digits") in done.said
     assert not project.file.exists()
 
 
@@ -171,14 +173,14 @@ def test_what_is_there_is_not_made_again(project: Project) -> None:
     for name in ("ann", "ANN", "default"):
         done = wtb(project, "session", "create", name)
         assert (done.code, done.stdout) == (2, "")
-        assert "there is a session" in done.said
+        assert sentence("there is a session") in done.said
 
 
 def test_a_change_of_nothing_is_refused(project: Project) -> None:
     made(project, "ann")
     done = wtb(project, "session", "change", "ann")
     assert done.code == 2
-    assert "nothing to change; give --disk, --memory, --concurrency, --usd or --tokens" in done.said
+    assert sentence("nothing to change; give --disk, --memory, --concurrency, --usd or --tokens") in done.said
 
 
 @pytest.mark.parametrize("command", ["change --usd 1", "show", "archive", "delete", "delete --yes"])
@@ -194,7 +196,7 @@ def test_a_session_that_is_not_there_is_named_with_a_near_one(project: Project, 
 def test_without_a_database_it_says_so_and_makes_none(project: Project, command: str) -> None:
     done = wtb(project, "session", command, "ann")
     assert done.code == 2
-    assert "there is no database" in done.said
+    assert sentence("there is no database") in done.said
     assert not project.file.exists()
 
 
@@ -204,7 +206,7 @@ def test_without_a_database_it_says_so_and_makes_none(project: Project, command:
 def test_there_is_nothing_to_list_without_a_database(project: Project) -> None:
     done = wtb(project, "session", "list")
     assert (done.code, done.stdout) == (0, "")
-    assert "no sessions yet; `wtb session create NAME` makes one" in done.said
+    assert sentence("no sessions yet; `wtb session create NAME` makes one") in done.said
     assert wtb(project, "session", "list", "--format", "json").json == {"sessions": []}
     assert not project.file.exists()
 
@@ -256,8 +258,8 @@ def test_one_session_is_shown_with_its_sweeps_and_who_holds_its_slots(project: P
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
     assert lines[0] == "ann"
     assert {"sweeps 1: 1 completed", "cells 1", "disk 0 B", "spent $1.75", "node runs 3 of 4 at a time"} <= set(lines)
-    assert f"process {os.getpid()} on {socket.gethostname()} (3, alive)" in " ".join(lines)
-    assert lines[-1] == "more: wtb list --session ann"
+    assert sentence("process {} on {} ({}, {})", os.getpid(), socket.gethostname(), 3, "alive") in " ".join(lines)
+    assert lines[-1] == "more: " + sentence("wtb list --session {}", "ann")
     assert max(map(len, shown.stdout.splitlines())) <= 80
 
     document = wtb(project, "session", "show", "ann", "--format", "json").json
@@ -298,8 +300,8 @@ def test_the_list_of_sweeps_is_that_of_a_session(project: Project) -> None:
     assert shown("--session", "default", WTB_SESSION="ann") == ["default"]
     done = wtb(project, "list", "--session", "anm")
     assert (done.code, done.stdout) == (2, "")
-    assert "there is no session 'anm'; did you mean 'ann'?" in done.said
-    assert "no sweep matches" in wtb(project, "list", "--session", "ann", "--status", "failed").said
+    assert sentence("there is no session {}", "'anm'") + sentence("; did you mean '{}'?", "ann") in done.said
+    assert sentence("no sweep matches") in wtb(project, "list", "--session", "ann", "--status", "failed").said
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
@@ -342,7 +344,12 @@ def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -
     for command in ("plan", "run"):
         done = wtb(project, command, "sweep.yaml", "--session", "ann")
         assert (done.code, done.stdout) == (2, "")
-        assert "'ann' is archived and takes no new sweeps; `wtb session archive ann --undo` opens it again" in done.said
+        assert (
+            sentence(
+                "{} is archived and takes no new sweeps; `wtb session archive {} --undo` opens it again", "'ann'", "ann"
+            )
+            in done.said
+        )
     assert owned(project) == ["ann"]
     assert list(listed(project)) == ["default"]
     assert listed(project, "--all")["ann"]["archived_at"] is not None
@@ -350,7 +357,9 @@ def test_an_archived_session_takes_no_sweeps_but_can_be_read(project: Project) -
     assert wtb(project, "session", "show", "ann").stdout.startswith("ann (archived: it takes no new sweeps)\n")
     assert wtb(project, "matrix", "first", "--format", "json").json["cells"]["succeeded"] == 1
 
-    assert wtb(project, "session", "archive", "ann", "--undo").stdout == "session ann: not archived\n"
+    assert wtb(project, "session", "archive", "ann", "--undo").stdout == sentence("session ann") + ": " + sentence(
+        "not archived\n"
+    )
     assert wtb(project, "session", "archive", "ann", "--undo").stdout == "session ann: not archived already\n"
     run(project, "--session", "ann")
     assert owned(project) == ["ann", "ann"]
@@ -361,7 +370,7 @@ def test_the_default_session_stays(project: Project, command: str) -> None:
     run(project)
     done = wtb(project, "session", command, "default")
     assert (done.code, done.stdout) == (2, "")
-    assert f"'default' cannot be {command}d" in done.said
+    assert sentence("{} cannot be {}", "'default'", f"{command}d") in done.said
     assert owned(project) == ["default"]
 
 
@@ -380,7 +389,7 @@ def test_a_session_goes_with_its_sweeps_and_directory_and_nothing_of_another(pro
     done = wtb(project, "session", "delete", "ann", "--yes")
 
     assert done.code == 0
-    assert done.stdout == "deleted session ann with 1 sweep and 1 cell\n"
+    assert done.stdout == sentence("deleted session {} with {} and {}", "ann", "1 sweep", "1 cell") + "\n"
     assert list(listed(project)) == ["bob", "default"]
     assert owned(project) == ["bob"]
     assert sorted(path.name for path in (project.folder / ".wtb" / "sessions").iterdir()) == ["bob"]
@@ -436,7 +445,7 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
     assert done.code == 0
     assert "freed" in done.said
     assert "1 stored value and 2 stored files" in done.said
-    assert "no stored files were removed" not in done.said
+    assert sentence("no stored files were removed") not in done.said
     left = {digest for digest, _, _ in store.stored()}
     assert {own.get(digest) for digest in left} == {"bob", None}
     assert left == {same, manifests["bob"], *(digest for digest, name in own.items() if name == "bob")}
@@ -447,7 +456,7 @@ def test_of_content_that_two_sessions_share_nothing_is_lost(
     for digest in left:
         assert hashlib.sha256(Path(store.path(digest)).read_bytes()).hexdigest() == digest
     (cell,) = wtb(project, "show", "sweep", "--cells", "--format", "json").json["cells"]
-    assert cell["state"] == {"own": "bob" * 100, "same": "the same in both" * 100}
+    assert cell["state"] == {"own": "bob" * 100, "same": sentence("the same in both") * 100}
     project.close()
 
 
@@ -457,17 +466,20 @@ def test_a_session_with_sweeps_is_not_deleted_unasked(project: Project) -> None:
     done = project.wtb("session", "delete", "ann", check=2)
     assert done.stdout == ""
     assert "Delete session ann with 1 sweep, 1 cell and 0 B of files for good?" in done.said
-    assert "nobody is there to confirm it; give --yes" in done.said
+    assert sentence("nobody is there to confirm it; give --yes") in done.said
     assert owned(project) == ["ann"]
     refused = project.wtb("session", "delete", "ann", stdin="n\n", check=1)
-    assert "nothing was deleted" in refused.said
+    assert sentence("nothing was deleted") in refused.said
     project.wtb("session", "delete", "ann", stdin="y\n", check=0)
     assert owned(project) == []
 
 
 def test_an_empty_session_is_deleted_without_a_question(project: Project) -> None:
     made(project, "ann")
-    assert wtb(project, "session", "delete", "ann").stdout == "deleted session ann with 0 sweeps and 0 cells\n"
+    assert (
+        wtb(project, "session", "delete", "ann").stdout
+        == sentence("deleted session {} with {} and {}", "ann", "0 sweeps", "0 cells") + "\n"
+    )
     assert list(listed(project)) == ["default"]
 
 
@@ -478,7 +490,10 @@ def test_a_session_that_somebody_runs_is_not_deleted(project: Project) -> None:
     slots.take_slots(database, here, sessions.find_session(database, "ann").id, 1)
     done = wtb(project, "session", "delete", "ann", "--yes")
     assert (done.code, done.stdout) == (2, "")
-    assert f"session 'ann': process {here.pid} on {here.host} is running a sweep of it; stop that" in done.said
+    assert (
+        sentence("session {}: process {} on {} is running {}; stop that", "'ann'", here.pid, here.host, "a sweep of it")
+        in done.said
+    )
     slots.end_runner(database, here.id)
     database.close()
     assert wtb(project, "session", "delete", "ann", "--yes").code == 0
@@ -490,7 +505,10 @@ def test_a_session_that_somebody_runs_is_not_deleted(project: Project) -> None:
 def test_a_session_has_an_owner_metadata_and_another_name(project: Project) -> None:
     made(project, "ann", "--owner", "Ann <ann@example.org>", "--meta", "ticket=W-1", "--meta", "cost=a=b")
     run(project, "--session", "ann")
-    assert wtb(project, "session", "rename", "ann", "bob").stdout == "session ann: called bob now\n"
+    assert (
+        wtb(project, "session", "rename", "ann", "bob").stdout
+        == sentence("session {}: called {} now", "ann", "bob") + "\n"
+    )
     assert listed(project)["bob"]["owner"] == "Ann <ann@example.org>"
     assert listed(project)["bob"]["metadata"] == {"ticket": "W-1", "cost": "a=b"}
     assert listed(project)["bob"]["active_at"] > listed(project)["bob"]["created_at"]
@@ -501,6 +519,9 @@ def test_a_session_has_an_owner_metadata_and_another_name(project: Project) -> N
     assert owned(project) == ["bob"]
     assert wtb(project, "session", "change", "bob", "--owner", "", "--meta", "cost=").code == 0
     assert (listed(project)["bob"]["owner"], listed(project)["bob"]["metadata"]) == (None, {"ticket": "W-1"})
-    assert "--meta 'cost': expected KEY=TEXT" in wtb(project, "session", "change", "bob", "--meta", "cost").said
-    assert "there is no session 'ann'" in wtb(project, "session", "show", "ann").said
+    assert (
+        sentence("--meta {}: expected KEY=TEXT", "'cost'")
+        in wtb(project, "session", "change", "bob", "--meta", "cost").said
+    )
+    assert sentence("there is no session {}", "'ann'") in wtb(project, "session", "show", "ann").said
     assert "'default' cannot be renamed" in wtb(project, "session", "rename", "default", "x").said

@@ -25,6 +25,7 @@ import pytest
 from tests import old_databases
 from tests.support.invariants import lives
 from tests.support.project import Outcome, Project, Running
+from tests.support.prose import sentence
 from wtb.config.stack_file import Stack, broker_url, find_stack
 from wtb.execution.sandbox.launch.launching import environment
 from wtb.hosting.servers.databases import connect
@@ -227,7 +228,7 @@ def answer_of(address: str, path: str, auth: str | None, method: str = "GET") ->
 class TestASecondStack:  # before parts of the first are killed
     @pytest.mark.slow
     def test_upgrades_an_older_database(self, second: Second) -> None:
-        assert f"database upgraded from version {LAST} to {REVISION}" in second.printed
+        assert sentence("database upgraded from version {} to {}", LAST, REVISION) in second.printed
         assert second.project.inside("db", "version", check=0).stdout == f"{REVISION}\n"
 
     def test_has_the_port_and_the_password_of_flower_that_were_asked_for(self, second: Second) -> None:
@@ -238,7 +239,7 @@ class TestASecondStack:  # before parts of the first are killed
 
     def test_answers_over_http_whoever_has_a_token(self, second: Second) -> None:
         url = f"http://127.0.0.1:{second.api_port}/api/v1"
-        assert f"API: {url}; `wtb token create NAME` makes a token for both" in second.printed
+        assert sentence("API: {}; `wtb token create NAME` makes a token for both", url) in second.printed
         assert part(second.project, "serve")["status"] == "up"
         token = second.project.inside("token", "create", "ann", check=0).stdout.strip()
         address = f"127.0.0.1:{second.api_port}"
@@ -258,11 +259,13 @@ class TestASecondStack:  # before parts of the first are killed
             with connect(stack.database_url) as connection:
                 query = "SELECT count(DISTINCT worker) FROM runners WHERE worker IS NOT NULL AND ended_at IS NULL"
                 assert connection.execute(query).fetchone() == (1,)
-        assert one.inside("down", check=0, timeout=PATIENCE_S).said == "the stack is down"
+        assert one.inside("down", check=0, timeout=PATIENCE_S).said == sentence("the stack is down")
         assert find_stack(one.folder) is None
         gone(one.folder)
         assert status(other)["up"]
-        assert one.inside("status", "--stack", check=0).stdout == "no stack is up in this folder; `wtb up` starts one\n"
+        assert one.inside("status", "--stack", check=0).stdout == sentence(
+            "no stack is up in this folder; `wtb up` starts one\n"
+        )
         assert not status(one)["up"]
 
 
@@ -348,7 +351,7 @@ class TestAStackInTheBackground:
     def test_a_second_one_in_the_folder_is_refused(self, shared: Project) -> None:
         for options in ([], ["--detach"]):
             refused = shared.wtb("up", *options, check=2)
-            assert f"a stack is up in this folder already (process {stack_of(shared).pid})" in refused.said
+            assert sentence("a stack is up in this folder already (process {})", stack_of(shared).pid) in refused.said
             assert "`wtb down`" in refused.said
         assert status(shared)["up"]
 
@@ -377,7 +380,7 @@ class TestAStackInTheBackground:
         restarted = part(shared, name)
         assert restarted["restarts"] == count + 1
         assert restarted["restarted_at"] >= restarted["since"]
-        assert restarted["restart_reason"] == "was killed by SIGKILL"
+        assert restarted["restart_reason"] == sentence("was killed by {}", "SIGKILL")
         shown = shared.wtb("status", "--stack", check=0).stdout
         assert re.search(rf"(?m)^{name} was started again at .*: it was killed by SIGKILL$", shown)
         log = (shared.folder / ".wtb" / "logs" / "wtb.log").read_text()
@@ -436,7 +439,7 @@ class TestFlower:
 
     def test_needs_a_broker(self, empty_project: Project) -> None:
         refused = empty_project.inside("flower", check=2)
-        assert "set WTB_BROKER_URL, or run `wtb up` in this folder" in refused.said
+        assert sentence("set WTB_BROKER_URL, or run `wtb up` in this folder") in refused.said
 
     def test_heeds_neither_its_own_file_nor_its_own_variables_about_who_may_look(self, shared: Project) -> None:
         port = free_port()
@@ -470,9 +473,9 @@ def test_ctrl_c_stops_all_of_it_and_says_who_says_what(folder: Project) -> None:
     said = [line.partition("| ")[2] for line in ended.stderr.splitlines() if line.startswith("wtb ")]
     assert re.fullmatch(r"ready after \d+\.\d s; next, in this folder: wtb submit sweep.yaml", said[0])
     assert stack.flower is not None
-    assert said[1] == f"Flower: {stack.flower.url}, user wtb, password {stack.flower.password}"
-    assert said[2] == "stop: Ctrl-C here, or `wtb down`"
-    assert said[-1] == "all of it is stopped"
+    assert said[1] == sentence("Flower: {}, user {}, password {}", stack.flower.url, "wtb", stack.flower.password)
+    assert said[2] == sentence("stop: Ctrl-C here, or `wtb down`")
+    assert said[-1] == sentence("all of it is stopped")
     assert find_stack(folder.folder) is None
     assert not (folder.folder / ".wtb" / "stack" / "stack.json").exists()
     assert "database system is shut down" in ended.stderr
@@ -492,7 +495,7 @@ def test_killing_it_leaves_no_process_and_it_comes_up_again_with_its_data(folder
         "all of it to end",
     )
     assert find_stack(folder.folder) is None
-    assert folder.inside("down", check=0).said == "no stack is up in this folder: nothing to stop"
+    assert folder.inside("down", check=0).said == sentence("no stack is up in this folder: nothing to stop")
     with start(folder, "--no-flower") as running:
         with connect(stack_of(folder).database_url) as connection:
             assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
@@ -504,7 +507,7 @@ def test_a_taken_port_of_flower_is_refused_before_anything_starts(folder: Projec
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         refused = folder.wtb("up", "--flower-port", str(port), check=2)
-    assert f"port {port} of {HOST} is taken" in refused.said
+    assert sentence("port {} of {} is taken", port, HOST) in refused.said
     assert not (folder.folder / ".wtb" / "postgres").exists()
 
 
@@ -550,7 +553,7 @@ def test_modules_of_a_user_may_have_the_names_of_what_it_runs(folder: Project) -
 
 def test_down_without_a_stack_says_so(empty_project: Project) -> None:
     done = empty_project.inside("down", check=0)
-    assert done.said == "no stack is up in this folder: nothing to stop"
+    assert done.said == sentence("no stack is up in this folder: nothing to stop")
 
 
 def test_a_note_of_a_process_that_is_another_one_now_counts_for_nothing(empty_project: Project) -> None:
@@ -586,9 +589,9 @@ def read_only(tmp_path: Path) -> Iterator[Project]:
 @pytest.mark.parametrize("options", [(), ("--detach",)])
 def test_a_place_that_is_read_only_is_refused(read_only: Project, options: tuple[str, ...]) -> None:
     refused: Outcome = read_only.wtb("up", *options, check=4)
-    assert "cannot write to" in refused.said
+    assert sentence("cannot write to") in refused.said
     assert "Read-only file system" in refused.said
-    assert "in a folder that is yours to write to" in refused.said
+    assert sentence("in a folder that is yours to write to") in refused.said
 
 
 @pytest.mark.parametrize("missing", ["celery", "flower"])
@@ -626,7 +629,7 @@ def test_node_processes_do_not_learn_of_the_stack(monkeypatch: pytest.MonkeyPatc
 def test_status_wants_a_sweep_or_the_stack(empty_project: Project) -> None:
     for given in ([], ["some", "--stack"]):
         refused = empty_project.inside("status", *given, check=2)
-        assert "name one sweep (`wtb list` shows them), or give --stack" in refused.said
+        assert sentence("name one sweep (`wtb list` shows them), or give --stack") in refused.said
 
 
 @pytest.mark.slow

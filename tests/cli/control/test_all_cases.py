@@ -15,6 +15,7 @@ from tests.support.cluster import Cluster
 from tests.support.crew import ran as held_by
 from tests.support.crew import write_sweep
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 from pathlib import Path
@@ -112,26 +113,29 @@ def test_a_function_that_was_just_written_runs_for_every_case_from_where_it_make
     id = execution(ran, "c3")
     made = ran.inside("fork", id, "--at", "A", "--variant", "B=later:written_later", "--all-cases", check=0)
     assert "B=written_later is a row now, of 8 cells" in made.said
-    assert "(about 16 node runs)" in made.said
-    assert "it is exploratory, since case c3 suggested it" in made.said
+    assert sentence("(about {} node runs)", 16) in made.said
+    assert sentence("it is exploratory, since case {} suggested it", "c3") in made.said
     assert Counter(ran.log()) == {"B": 8, "C": 8}
     table = [line.split()[1:] for line in made.stdout.splitlines()]
     assert ["exploratory", "written_later", "8"] in [line[:3] for line in table]
     assert ["★", "best", "loud", "8"] in [line[:4] for line in table]
-    assert "1 warning: wtb matrix" in made.stdout
+    assert sentence("{}: wtb matrix", "1 warning") in made.stdout
     rows = csv.DictReader(ran.inside("matrix", "first", "--format", "csv", check=0).stdout.splitlines())
     assert [row["exploratory"] for row in rows] == ["no", "no", "yes"]
     report = ran.inside("report", "first", "-o", "report.html", check=0)
     assert report.code == 0
-    assert "is exploratory: it was added after results were seen" in (ran.folder / "report.html").read_text()
-    assert "added a row of 8 cells, which case c3 suggested" in ran.inside("log", "first", check=0).stdout
+    assert sentence("is exploratory: it was added after results were seen") in (ran.folder / "report.html").read_text()
+    assert (
+        sentence("added a row of {}, which case {} suggested", "8 cells", "c3")
+        in ran.inside("log", "first", check=0).stdout
+    )
     ran.inside("tree", "first", "--case", "c3", check=0)
 
 
 def test_a_fork_that_was_looked_at_is_run_for_every_case_and_its_json_says_what_was_added(ran: Project) -> None:
     fork = ran.inside("fork", execution(ran, "c1"), "--at", "A", "--variant", "B=default", check=0).stdout.strip()
     same = ran.inside("fork", fork, "--all-cases", check=2)
-    assert "has the row B=default already" in same.said
+    assert sentence("has the row {} already", "B=default") in same.said
     louder = "B={name: louder, of: loud, suffix: '!!!'}"
     made = ran.inside("fork", fork, "--variant", louder, "--all-cases", "--format", "json", check=0).json
     assert (made["choices"], made["suggested_by"], made["cells"]) == ({"B": "louder"}, "c1", 8)
@@ -142,10 +146,16 @@ def test_a_fork_that_was_looked_at_is_run_for_every_case_and_its_json_says_what_
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--all-cases"], "a row needs something that differs"),
-        (["--all-cases", "--set", "x=1", "--variant", "B=default"], "a value that a person types holds for one case"),
-        (["--all-cases", "--at", "C", "--variant", "B=default"], "node 'B' does not run after checkpoint"),
-        (["--all-cases", "--variant", "D=default"], "the workflow has no node 'D'"),
+        (["--all-cases"], sentence("a row needs something that differs")),
+        (
+            ["--all-cases", "--set", "x=1", "--variant", "B=default"],
+            sentence("a value that a person types holds for one case"),
+        ),
+        (
+            ["--all-cases", "--at", "C", "--variant", "B=default"],
+            sentence("node {} does not run after checkpoint", "'B'"),
+        ),
+        (["--all-cases", "--variant", "D=default"], sentence("the workflow has no node {}", "'D'")),
     ],
 )
 def test_what_is_no_row_is_refused(ran: Project, arguments: list[str], words: str) -> None:
@@ -157,7 +167,7 @@ def test_what_is_no_row_is_refused(ran: Project, arguments: list[str], words: st
 def test_values_typed_into_a_fork_are_not_those_of_every_case(ran: Project) -> None:
     made = ran.inside("fork", execution(ran, "c3"), "--at", "A", "--set", "x=9", "--variant", "B=default", check=0)
     refused = ran.inside("fork", made.stdout.strip(), "--all-cases", check=2)
-    assert "has values that a person typed: they hold for its own case only" in refused.said
+    assert sentence("has values that a person typed: they hold for its own case only") in refused.said
 
 
 @pytest.mark.parametrize("fault", ["submit.written", "journal.committed:2", "node.answered:9"])
@@ -170,7 +180,7 @@ def test_a_row_whose_runner_is_killed_is_whole_or_not_there_and_goes_on(ran: Pro
         ran.inside(*fork, check=0)
     else:
         again = ran.inside(*fork, check=2)
-        assert "has the row B=written_later already; `wtb resume" in again.said
+        assert sentence("has the row {} already; `wtb resume", "B=written_later") in again.said
         ran.inside("resume", "first", check=0)
     found = matrix(ran)
     assert json.dumps(found["cells"]) == json.dumps(found["cells"] | {"total": 24, "succeeded": 24})  # type: ignore[operator]
@@ -213,10 +223,10 @@ def test_a_process_that_runs_the_sweep_is_not_given_a_variant_that_it_does_not_k
         origin = next(one["execution"] for one in shown if one["status"] == "succeeded")
         given = ("fork", origin, "--at", "first", "--variant")
         refused = made.inside(*given, "last={name: new, of: plain}", check=2)
-        assert "another process runs sweep" in refused.said
+        assert sentence("another process runs sweep") in refused.said
         assert "`wtb pause" in refused.said
         known = made.inside(*given, "last=plain", check=0)
-        assert "is for the process that runs the sweep" in known.said
+        assert sentence("is for the process that runs the sweep") in known.said
         made.write({"go": ""})
         running.wait(check=0)
     made.inside(*given, "last={name: new, of: plain}", check=0)
@@ -302,7 +312,7 @@ def test_a_worker_that_runs_the_sweep_takes_a_row_that_was_added_meanwhile(crew:
     base = next(one["execution"] for one in shown if one["status"] == "succeeded")
     waiting = next(one["execution"] for one in shown if one["status"] != "succeeded")
     refused = crew.wtb("fork", waiting, "--variant", "last=plain", "--all-cases", check=2)
-    assert "stands for" in refused.said or "has no outcome yet" in refused.said
+    assert "stands for" in refused.said or sentence("{} no outcome yet", "has") in refused.said
     crew.wtb("fork", base, "--variant", "last=plain", "--all-cases", check=0)
     crew.until(lambda: crew.cells(sweep)["succeeded"] == 2, "the row that was added")
     crew.project.write({"go": ""})
@@ -316,7 +326,7 @@ def test_a_row_that_is_left_for_later_is_run_by_resume(ran: Project) -> None:
         "fork", execution(ran, "c3"), "--variant", "B=later:written_later", "--all-cases", "--no-run", check=0
     )
     assert made.stdout.strip() == "2"
-    assert "run it with: wtb resume" in made.said
+    assert sentence("run it with: wtb resume") in made.said
     assert not (ran.folder / "log").exists()
     ran.inside("resume", "first", check=0)
     assert Counter(ran.log()) == {"B": 8, "C": 8}

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 from typing import TypedDict
@@ -87,7 +88,7 @@ def asked(project: Project, *args: str) -> list[dict[str, object]]:
 
 def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> None:
     ran = letters.inside("run", "sweep.yaml", "--quiet", check=1)
-    assert "2 answers: wtb approvals" in ran.said
+    assert sentence("{} answer{}: wtb approvals", 2, "s") in ran.said
 
     first, second = sorted(asked(letters), key=lambda one: str(one["case"]))  # whichever asked first
     assert (first["question"], first["executions"], first["options"]) == ("Send this draft?", 2, ["send", "hold back"])
@@ -97,15 +98,15 @@ def test_a_sweep_waits_and_goes_on_with_what_people_answer(letters: Project) -> 
     assert "review" in table
     shown = letters.inside("approvals", str(first["id"]), check=0).stdout
     assert "About rain" in shown
-    assert f"wtb answer {first['id']} 'hold back'" in shown
+    assert sentence("wtb answer {} {}", first["id"], "'hold back'") in shown
     assert f"wtb answer {first['id']} modify --choose OPTION --set KEY=VALUE" in shown
     assert "secret" not in shown + table + str(first)
     assert all(len(line) <= 80 for line in (table + shown).splitlines())
 
     said = letters.inside("answer", str(first["id"]), "send", "--feedback", "well done", check=0)
-    assert "can continue with: wtb resume" in said.said
+    assert sentence("can continue with: wtb resume") in said.said
     again = letters.inside("answer", str(first["id"]), "send", check=2)
-    assert "was answered already" in again.said
+    assert sentence("was answered already") in again.said
     assert "'send'" in again.said
     letters.write({"new.txt": "About snow, and more"})
     letters.inside("answer", str(second["id"]), "modify", "--choose", "send", "--set", "draft=@new.txt", check=0)
@@ -140,7 +141,9 @@ def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, databas
     (first,) = (line for line in lines if "6 cases" in line)
     id = found["groups"][0]["id"]
     assert first.split()[0] == id
-    assert f"  all 6: wtb answer --all --question {id} send|'hold back'|reject" in "\n".join(lines)
+    assert sentence(" {}: wtb answer --all --question {} {}", " all 6", id, "send|'hold back'|reject") in "\n".join(
+        lines
+    )
     assert len([line for line in lines if "Send this draft?" in line]) == 2
     assert "6 cases" not in letters.inside("approvals", "--each", check=0).stdout
     assert len(letters.inside("approvals", "letters", "--each", "--format", "json", check=0).json["approvals"]) == 6
@@ -154,10 +157,11 @@ def test_many_questions_are_answered_at_once(letters: Project, database_url: str
     assert len(asked(letters)) == 7
 
     refused = letters.inside("answer", "--all", "send", "--yes", check=2).said
-    assert "nothing was answered" in refused
-    assert "cannot be answered with 'send'" in refused
+    assert sentence("nothing was answered") in refused
+    assert sentence("cannot be answered with {}", "'send'") in refused
     assert (
-        "nobody is there to confirm it; give --yes" in letters.wtb("answer", "--all", "send", "--node", "review").said
+        sentence("nobody is there to confirm it; give --yes")
+        in letters.wtb("answer", "--all", "send", "--node", "review").said
     )
     assert len(asked(letters)) == 7
 
@@ -168,7 +172,7 @@ def test_many_questions_are_answered_at_once(letters: Project, database_url: str
     )
     assert len(done.json["answers"]) == 6
     assert sum(len(one["executions"]) for one in done.json["answers"]) == 12
-    assert "12 executions can continue with: wtb resume" in done.said
+    assert sentence("{} can continue with: wtb resume", "12 executions") in done.said
     letters.inside("resume", "letters", "--quiet", check=0)
     cells = letters.inside("show", "letters", "--cells", "--format", "json", check=0).json["cells"]
     assert {cell["status"] for cell in cells} == {"succeeded"}
@@ -177,18 +181,21 @@ def test_many_questions_are_answered_at_once(letters: Project, database_url: str
         "answer", "--all", "--question", "call THESE", "--value", '{"decisions": []}', "--yes", check=0
     )
     assert "answered 1 question: approve" in left.stdout
-    assert "no open question is left" in letters.inside("answer", "--all", "approve", "--yes", check=2).said
+    assert sentence("no open question is left") in letters.inside("answer", "--all", "approve", "--yes", check=2).said
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--all", "1ng62xyrfv95", "send"], "an action alone is expected"),
-        (["--all", "modify", "--set", "draft=x"], "--set changes the state of one"),
+        (["--all", "1ng62xyrfv95", "send"], sentence("an action alone is expected")),
+        (["--all", "modify", "--set", "draft=x"], sentence("--set changes the state of one")),
         (["--node", "review"], "are for --all"),
-        ([], "which question is missing"),
-        (["--all", "--yes"], "how to answer 2 questions is missing; expected: send|'hold back'|reject"),
-        (["--all", "send", "--sweep", "nope"], "there is no sweep 'nope'"),
+        ([], sentence("which question is missing")),
+        (
+            ["--all", "--yes"],
+            sentence("how to answer {} is missing; expected: {}", "2 questions", "send|'hold back'|reject"),
+        ),
+        (["--all", "send", "--sweep", "nope"], sentence("there is no sweep {}", "'nope'")),
     ],
 )
 def test_answering_at_once_says_what_is_missing(letters: Project, words: list[str], why: str) -> None:
@@ -200,13 +207,13 @@ def test_answering_at_once_says_what_is_missing(letters: Project, words: list[st
 def test_a_single_execution_goes_on_where_it_is_answered(letters: Project) -> None:
     letters.write({"input.json": '{"question": "fog"}'})
     started = letters.inside("start", "letters:writing", "--input", "input.json", check=1)
-    assert "waits for a person" in started.said
+    assert sentence("waits for a person") in started.said
     (found,) = asked(letters)
     assert f"answer with: wtb answer {found['id']} approve|reject" in started.said
     assert found["kind"] == "action"
     assert found["question"] == "Write about fog."
     bad = letters.inside("answer", str(found["id"]), "approve", check=2)
-    assert "asks for a response" in bad.said
+    assert sentence("asks for a response") in bad.said
 
     letters.write({"reply.md": "Fog is a cloud.\n"})
     done = letters.inside(
@@ -249,7 +256,7 @@ def test_an_answer_has_a_value_for_the_node(letters: Project) -> None:
     assert body in shown
 
     missing = letters.inside("answer", id, check=2).said
-    assert f"how to answer is missing; expected: wtb answer {id} approve|reject|modify" in missing
+    assert sentence("how to answer is missing; expected: {}", f"wtb answer {id} approve|reject|modify") in missing
     refused = {
         "--value: not JSON: Expecting value (column 5); expected one JSON value": ("--value", "[1, "),
         "--value: NaN is not JSON (column 7); expected a number or null": ("--value", '{"a": NaN}'),
@@ -286,15 +293,15 @@ def test_what_cannot_be_answered_is_refused_with_what_is_possible(letters: Proje
     assert found["question"] == "Run draft?"
     assert found["case"] == "input"
     id = str(found["id"])
-    assert "there is no question 'nope'" in letters.inside("answer", "nope", "approve", check=2).said
-    assert "there is no question 'nope' either" in letters.inside("approvals", "nope", check=2).said
-    assert "did you mean 'approve'" in letters.inside("answer", id, "aprove", check=2).said
+    assert sentence("there is no question {}", "'nope'") in letters.inside("answer", "nope", "approve", check=2).said
+    assert sentence("there is no question {} either", "'nope'") in letters.inside("approvals", "nope", check=2).said
+    assert sentence("did you mean '{}'", "approve") in letters.inside("answer", id, "aprove", check=2).said
     wrong = letters.inside("answer", id, "modify", "--set", "questoin=x", check=2)
-    assert "'questoin' is not in the state; did you mean 'question'" in wrong.said
+    assert sentence("{} is not in the state", "'questoin'") + sentence("; did you mean '{}'", "question") in wrong.said
     assert "'question': found" in letters.inside("answer", id, "modify", "--set", "question=[5]", check=2).said
-    assert "cannot be read" in letters.inside("answer", id, "reject", "--feedback-file", "gone", check=2).said
+    assert sentence("cannot be read") in letters.inside("answer", id, "reject", "--feedback-file", "gone", check=2).said
     assert (
-        "expected one of them"
+        sentence("expected one of them")
         in letters.inside("answer", id, "reject", "--feedback", "x", "--feedback-file", "gone", check=2).said
     )
     (still,) = asked(letters)
@@ -303,7 +310,7 @@ def test_what_cannot_be_answered_is_refused_with_what_is_possible(letters: Proje
     rejected = letters.inside("answer", id, "reject", "--feedback", "not today", check=1)
     assert "not today" in rejected.said
     assert (
-        "no node 'drafft'; did you mean 'draft'"
+        sentence("no node '{}'", "drafft") + sentence("; did you mean '{}'", "draft")
         in letters.inside("start", "letters:wf", "--set", "question=rain", "--approval", "after drafft", check=2).said
     )
     assert (

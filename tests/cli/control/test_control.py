@@ -18,6 +18,7 @@ from benchmarks.distributed.query_plans import claim_next
 from tests.support.cluster import Cluster
 from tests.support.crew import processes, ran, status_of, write_sweep
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError
 from wtb.core.values import Value
 from wtb.store.control import sweeps as control
@@ -62,7 +63,7 @@ class TestAPausedSweep:
         sweep = submitted(crew, "rests", gate="rests-on", cases=3)
         wait_for_nodes(crew, "rests")
         done = crew.wtb("pause", sweep, "--reason", "the model is down", check=0)
-        assert f"continue with: wtb resume {sweep}" in done.said
+        assert sentence("continue with: wtb resume {}", sweep) in done.said
         who = f"{getpass.getuser()}@{socket.gethostname()}"
         assert reason_of(crew, sweep) == f"by {who}: the model is down"
         assert crew.events("sweep.paused", sweep) == [{"reason": f"by {who}: the model is down", "by": who}]
@@ -107,7 +108,7 @@ class TestAPausedSweep:
         crew.wtb("pause", sweep, check=0)
         project.write({"other.py": original.replace('{"f": 1}', '{"f": 2}')})
         refused = crew.wtb("resume", sweep, check=2)
-        assert "the code of far=default has changed" in refused.said
+        assert sentence("the code of {}={} has changed", "far", "default") in refused.said
         assert status_of(crew, sweep) == "paused"
         crew.wtb("resume", sweep, "--allow-code-change", check=0)
         assert status_of(crew, sweep) == "running"
@@ -126,7 +127,7 @@ class TestResume:
         done = crew.wtb("resume", sweep, check=0)
         assert "nothing to do" in done.said
         assert "pause" in crew.wtb("resume", sweep, "--limits", "usd=5", check=2).said
-        assert "workers still run" in crew.wtb("retry", sweep, check=2).said
+        assert sentence("workers still run") in crew.wtb("retry", sweep, check=2).said
         crew.project.write({"busy-on": ""})
         crew.wait_completed(sweep)
         assert ran(crew.project, "first busy-0") == 1
@@ -175,7 +176,7 @@ class TestACancelledSweep:
         assert len(crew.events("sweep.cancelled", sweep)) == 1
         assert crew.wtb("cancel", sweep, check=0).said.endswith(": wrong prompt)")
         for command in ("resume", "retry"):
-            assert "start a new one with `wtb submit`" in crew.wtb(command, sweep, check=2).said
+            assert sentence("start a new one with `wtb {}`", "submit") in crew.wtb(command, sweep, check=2).said
         crew.until(lambda: crew.query("SELECT 1 FROM working WHERE sweep_id = :s", s=sweep) == [], "slots to be free")
 
     def test_takes_nothing_that_a_worker_writes_late(self, crew: Cluster) -> None:
@@ -202,7 +203,7 @@ class TestACancelledSweep:
 
     def test_is_not_one_that_is_completed(self, crew: Cluster) -> None:
         sweep = crew.one("SELECT id FROM sweeps WHERE status = 'completed' LIMIT 1")
-        assert "there is nothing to cancel" in crew.wtb("cancel", sweep, "--yes", check=2).said
+        assert sentence("there is nothing to cancel") in crew.wtb("cancel", sweep, "--yes", check=2).said
 
 
 @pytest.mark.parametrize("decision", ["pause", "cancel"])

@@ -15,6 +15,7 @@ from tests.support.cluster import Cluster
 from tests.support.crew import ran as held_by
 from tests.support.crew import write_sweep
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 MORE = "".join(json.dumps({"id": f"c{number}", "input": {"x": number}}) + "\n" for number in (7, 8, 9))
 
@@ -38,8 +39,8 @@ def counts(project: Project, sweep: str = "first") -> dict[str, int]:
 def test_a_plan_shows_what_extend_adds_and_changes_nothing(ran: Project) -> None:
     planned = ran.inside("extend", "first", "--cases", "more.jsonl", "--repeats", "2", "--dry-run", check=0)
     assert "24 new cells of 2 cases" in planned.stdout
-    assert "node runs: 60; cells that are there stay as they are" in planned.stdout
-    assert "note: 1 case in the sweep already: skipped" in planned.stdout
+    assert sentence("node runs: {}; cells that are there stay as they are", 60) in planned.stdout
+    assert sentence("{} in the sweep already: skipped", "note: 1 case") in planned.stdout
     assert counts(ran)["total"] == 16
     shown = ran.inside(
         "extend", "first", "--vary", "B={name: louder, of: loud, suffix: '!!'}", "--dry-run", "-f", "json"
@@ -57,19 +58,19 @@ def test_cases_and_a_variant_run_in_one_go_and_the_matrix_is_shown(ran: Project)
     assert "louder" in made.stdout
     assert "added 14 cells: 2 cases and 1 combination" in ran.inside("log", "first", check=0).stdout
     again = ran.inside("extend", "first", "--cases", "more.jsonl", "--vary", louder, check=0)
-    assert "nothing new to add" in again.said
+    assert sentence("nothing new to add") in again.said
     assert counts(ran)["total"] == 30
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "nothing to add; expected cases, more repeats, variants or"),
-        (["--cases", "none.csv"], "does not exist"),
-        (["--cases", "changed.jsonl"], "case 'c1' is in the sweep with another input 'x'"),
+        ([], sentence("nothing to add; expected cases, more repeats, variants or")),
+        (["--cases", "none.csv"], sentence("does not exist")),
+        (["--cases", "changed.jsonl"], sentence("case {} is in the sweep with another {}", "'c1'", "input 'x'")),
         (["--repeats", "0"], "repeats"),
         (["--vary", "B"], "--vary"),
-        (["--vary", "D=default"], "the workflow has no node 'D'"),
+        (["--vary", "D=default"], sentence("the workflow has no node {}", "'D'")),
     ],
 )
 def test_what_cannot_be_added_is_rejected(ran: Project, arguments: list[str], words: str) -> None:
@@ -131,7 +132,7 @@ def test_workers_end_what_only_a_stopped_combination_needs_and_run_it_again_late
     shown = crew.wtb("matrix", sweep, "--format", "json", check=0).json
     assert [row.get("stopped", {}).get("cases") for row in shown["rows"]] == [None, 0]
     again = crew.wtb("extend", sweep, "--combination", "held=two", check=0)
-    assert "1 cell of stopped combinations run again" in again.said
+    assert sentence("{} of stopped combinations run again", "1 cell") in again.said
     crew.wait_completed(sweep)
     assert crew.cells(sweep) == {"succeeded": 2}
     assert held_by(crew.project, "first stops-") == 1

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.core.factors.level_names import point_name
 from wtb.core.tree.combinations import chosen_in_shell
 from wtb.core.values import Json
@@ -67,7 +68,7 @@ def test_a_stopped_combination_runs_again_by_the_command_that_is_printed(empty_p
         _, *words = words_of(stopped[stopped.index("wtb extend") :].strip())
         assert words[2:] == [word for one in expected for word in ("--combination", one)]
         undone = empty_project.inside(*words, "--no-run", check=0)
-        assert "1 cell of stopped combinations run again" in undone.said
+        assert sentence("{} of stopped combinations run again", "1 cell") in undone.said
 
 
 def test_a_name_with_spaces_is_quoted_in_a_command(empty_project: Project) -> None:
@@ -75,7 +76,7 @@ def test_a_name_with_spaces_is_quoted_in_a_command(empty_project: Project) -> No
     empty_project.write({"flow.py": CODE, "s1.json": json.dumps(sweep)})
     empty_project.inside("run", "s1.json", "--quiet", check=0)
     failed = empty_project.inside("baseline", "show", "every night", check=2).stderr
-    assert "`wtb baseline set 'every night' SWEEP`" in failed
+    assert sentence("`wtb baseline set {} SWEEP`", "'every night'") in failed
 
 
 def test_errors_quote_names_with_commas_and_count_those_that_they_leave_out(empty_project: Project) -> None:
@@ -87,7 +88,7 @@ def test_errors_quote_names_with_commas_and_count_those_that_they_leave_out(empt
     assert "'m=a, prompt=one', 'm=a, prompt=two', " in extended
     assert extended.strip().endswith(" more)")
     row = empty_project.inside("compare", "s1", "--row", "answer=c", "--other", "0", check=2).stderr
-    assert "did you mean 'answer.m=c'?" in row
+    assert sentence("did you mean '{}={}'?", "answer.m", "c") in row
     row = empty_project.inside("compare", "s1", "--row", "answer=three", "--other", "0", check=2).stderr
     assert "did you mean 'answer.prompt=three'?" in row
     row = empty_project.inside("compare", "s1", "--row", "answer=huge", "--other", "0", check=2).stderr
@@ -100,7 +101,10 @@ def test_a_single_level_is_answered_with_a_list(empty_project: Project, level: J
     sweep = {"workflow": "flow:wf", "cases": [{"id": "a", "input": {}}], "vary": {"answer.m": level}}
     empty_project.write({"flow.py": CODE, "s1.json": json.dumps(sweep)})
     failed = empty_project.inside("plan", "s1.json", check=2).stderr
-    assert "expected a list of levels" in failed
+    assert sentence("expected a list of levels") in failed
     assert "'answer.m'" in failed
     if level == "mini":
-        assert "'answer.m' has 'mini'; expected a list of levels, such as [mini], or a range" in failed
+        assert (
+            sentence("{}; expected a list of levels{}, or a range", "'answer.m' has 'mini'", ", such as [mini]")
+            in failed
+        )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 from pathlib import Path
@@ -123,14 +124,14 @@ def test_an_execution_is_rolled_back_taken_forth_and_run_on(ran: Project) -> Non
     assert [call["tool"] for call in again["redone"]] == ["post"]
     assert ran.log()[1:] == ["post b"]
     refused = ran.inside("rollback", id, "--undo", check=2)
-    assert "has no rollback to undo" in refused.stderr
+    assert sentence("has no rollback to undo") in refused.stderr
     back = ran.inside("rollback", id, "--to", "B", "--format", "json", check=0)
     assert back.json["nodes"] == ["C"]
     ran.inside("resume", id, check=0)
     assert ran.inside("matrix", "first", "--format", "json", check=0).json["cells"]["succeeded"] == 4
     history = ran.inside("history", id, "--format", "json", check=0).json
     assert [one["nodes"] for one in history["left"]] == [["C"], ["C", "B"]]
-    assert "rolled back by" in ran.inside("history", id, check=0).stdout
+    assert sentence("rolled back by") in ran.inside("history", id, check=0).stdout
 
 
 def test_a_fork_runs_beside_its_origin_and_leaves_the_matrix_as_it_is(ran: Project) -> None:
@@ -185,17 +186,26 @@ def test_an_edited_cell_is_left_out_of_the_matrix_unless_asked_for(ran: Project)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["rollback", "ID", "--to", "D"], "has no checkpoint 'D' on its line; expected one of: 'A', 'B', 'C'"),
+        (
+            ["rollback", "ID", "--to", "D"],
+            sentence("has no checkpoint {} on its line", "'D'") + sentence("; expected one of: {}", "'A', 'B', 'C'"),
+        ),
         (["rollback", "first", "--to", "A"], "'first' is the sweep first"),
-        (["rollback", "zzz", "--to", "A"], "there is no execution 'zzz'"),
-        (["rollback", "ID", "--undo"], "has no rollback to undo"),
-        (["fork", "ID", "--set", "way=3"], "key 'way': found 3; expected list[str]"),
-        (["fork", "ID", "--set", "wax=3"], "key 'wax' is not in the state; did you mean 'way'?"),
-        (["fork", "ID", "--set", "x"], "set 'x': expected key=value"),
-        (["fork", "ID", "--variant", "B"], "--variant 'B': expected NODE=VARIANT"),
-        (["fork", "ID", "--at", "A", "--variant", "B=lout"], "node 'B' has no variant 'lout'; did you mean 'loud'?"),
-        (["tree", "first", "--case", "c9"], "the sweep has no case 'c9'"),
-        (["tree", "ID", "--case", "c0"], "a case can be chosen for a sweep only"),
+        (["rollback", "zzz", "--to", "A"], sentence("there is no execution {}", "'zzz'")),
+        (["rollback", "ID", "--undo"], sentence("has no rollback to undo")),
+        (["fork", "ID", "--set", "way=3"], sentence("key {}: found {}; expected {}", "'way'", 3, "list[str]")),
+        (
+            ["fork", "ID", "--set", "wax=3"],
+            sentence("key {} is not in the state", "'wax'") + sentence("; did you mean '{}'?", "way"),
+        ),
+        (["fork", "ID", "--set", "x"], sentence("set {}: expected key=value", "'x'")),
+        (["fork", "ID", "--variant", "B"], sentence("{} {}: expected NODE=VARIANT", "--variant", "'B'")),
+        (
+            ["fork", "ID", "--at", "A", "--variant", "B=lout"],
+            sentence("node {} has no variant {}", "'B'", "'lout'") + sentence("; did you mean '{}'?", "loud"),
+        ),
+        (["tree", "first", "--case", "c9"], sentence("the sweep has no case {}", "'c9'")),
+        (["tree", "ID", "--case", "c0"], sentence("a case can be chosen for a sweep only")),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(ran: Project, arguments: list[str], words: str) -> None:
@@ -219,11 +229,11 @@ def test_a_fork_that_asks_says_how_to_answer_and_is_cancelled_as_a_fork(ran: Pro
     id = execution(ran, "c0", "loud")
     asked = ran.inside("fork", id, "--at", "B", "--set", "asks=true", check=1)
     made = asked.stdout.strip()
-    assert "waits for a person: " in asked.said
+    assert sentence("waits for a person: ") in asked.said
     assert "really?" in asked.said
     assert "wtb answer " in asked.said
     cancelled = ran.inside("cancel", made, "--yes", check=0)
-    assert f"execution {made} is cancelled, a fork without cells" in cancelled.said
+    assert sentence("{} is cancelled, a fork without cells", f"execution {made}") in cancelled.said
     assert "wtb retry" not in cancelled.said
 
 
@@ -233,4 +243,4 @@ def test_status_says_how_much_of_the_cost_is_of_forks(ran: Project) -> None:
     after = ran.inside("status", "first", "--format", "json", check=0).json["cost"]
     assert after["by_forks_usd"] == pytest.approx(before["by_forks_usd"] + 0.01)
     assert after["usd"] == pytest.approx(before["usd"] + 0.01)
-    assert " of it by forks" in ran.inside("status", "first", check=0).stdout
+    assert sentence(" of it by forks") in ran.inside("status", "first", check=0).stdout

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.store.files.store import FileStore
 from wtb.store.files.workspaces import Workspaces
 
@@ -88,7 +89,7 @@ def test_the_files_of_an_execution_are_listed(project: Project) -> None:
     assert "0600" in shown
     assert found["files"][0]["sha256"][:12] in shown
     assert "3 files, 27 B" in shown
-    assert f"execution {id}: q1, repeat 0, draft=default" in " ".join(shown.split())
+    assert sentence("execution {}: {}, repeat {}, {}", id, "q1", 0, "draft=default") in " ".join(shown.split())
 
 
 def test_the_beginning_of_an_id_and_a_cell_of_a_sweep_mean_the_same(project: Project) -> None:
@@ -105,7 +106,7 @@ def test_files_are_shown_as_they_were_at_a_node_or_a_checkpoint(project: Project
     assert paths(project, id, "--at", "draft") == ["in/given.txt", "out/draft.md", "raw.bin"]
     assert paths(project, id, "--at", line[0]["id"]) == ["in/given.txt"]
     assert paths(project, line[1]["id"]) == paths(project, id, "--at", "draft")
-    assert "before the first node" in project.inside("files", line[0]["id"], check=0).stdout
+    assert sentence("before the first node") in project.inside("files", line[0]["id"], check=0).stdout
     assert project.wtb("files", id, "out/draft.md", "--at", "draft", check=0).stdout == "q1 plain"
 
 
@@ -131,7 +132,7 @@ def test_two_sides_are_compared(project: Project) -> None:
     shown = project.inside("files", line[1]["id"], "--diff", id, check=0).stdout
     assert "1 added, 1 removed, 1 changed" in shown
     assert "256 B" in shown
-    assert "the same files" in project.inside("files", id, "--diff", id, check=0).stdout
+    assert sentence("the same files") in project.inside("files", id, "--diff", id, check=0).stdout
     other = listed(project, id, "--diff", cell(project, style="rich"))["changes"]
     assert [(one["path"], one["kind"]) for one in other] == [("out/draft.md", "changed")]
 
@@ -139,11 +140,11 @@ def test_two_sides_are_compared(project: Project) -> None:
 def test_all_files_are_exported_into_an_empty_directory(project: Project, tmp_path: Path) -> None:
     id = cell(project)
     done = project.inside("files", id, "--export", tmp_path / "out", check=0)
-    assert "3 files (27 B) written to" in done.said
+    assert sentence("{} ({}) written to", "3 files", "27 B") in done.said
     assert (tmp_path / "out" / "out" / "draft.md").read_text() == "q1 plain, reviewed"
     assert (tmp_path / "out" / "notes.txt").stat().st_mode & 0o777 == 0o600
     again = project.inside("files", id, "--export", tmp_path / "out", check=2)
-    assert "is not empty; name a new or empty directory" in again.said
+    assert sentence("is not empty; name a new or empty directory") in again.said
     project.inside("files", id, "out", "--export", tmp_path / "part", check=0)
     assert [path.name for path in (tmp_path / "part").rglob("*")] == ["out", "draft.md"]
 
@@ -151,26 +152,41 @@ def test_all_files_are_exported_into_an_empty_directory(project: Project, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["EXECUTION", "out/daft.md"], "there is no file 'out/daft.md'; did you mean 'out/draft.md'?"),
-        (["EXECUTION", "out"], "'out' is a folder of 1 file; name one"),
-        (["EXECUTION", "../../etc/passwd"], "there is no file"),
-        (["EXECUTION", "--at", "reviw"], "has no checkpoint 'reviw' on its line; did you mean 'review'?"),
-        (["EXECUTION", "notes.txt", "--diff", "EXECUTION"], "--diff compares all files"),
-        (["EXECUTION", "notes.txt", "--format", "json"], "--format json is for lists"),
-        (["EXECUTION", "--export", "x", "-o", "y"], "--export and --output"),
-        (["EXECUTION", "--diff", "nothing"], "there is no execution or checkpoint 'nothing'"),
-        (["nihgtly"], "there is no sweep 'nihgtly'; did you mean 'nightly'?"),
-        (["nightly"], "several cells of sweep 'nightly' are meant"),
-        (["nightly", "--case", "q1", "--repeat", "0"], "such as by its combination"),
-        (["nightly", "--case", "q3"], "the sweep has no case 'q3'; expected one of: q1, q2"),
+        (
+            ["EXECUTION", "out/daft.md"],
+            sentence("there is no file {}", "'out/daft.md'") + sentence("; did you mean '{}'?", "out/draft.md"),
+        ),
+        (["EXECUTION", "out"], sentence("{} is a folder of {}; name one", "'out'", "1 file")),
+        (["EXECUTION", "../../etc/passwd"], sentence("there is no file")),
+        (
+            ["EXECUTION", "--at", "reviw"],
+            sentence("has no checkpoint {} on its line", "'reviw'") + sentence("; did you mean '{}'?", "review"),
+        ),
+        (["EXECUTION", "notes.txt", "--diff", "EXECUTION"], sentence("--diff compares all files")),
+        (["EXECUTION", "notes.txt", "--format", "json"], sentence("--format json is for lists")),
+        (["EXECUTION", "--export", "x", "-o", "y"], sentence("--export and --output")),
+        (["EXECUTION", "--diff", "nothing"], sentence("there is no execution or checkpoint {}", "'nothing'")),
+        (["nihgtly"], sentence("there is no sweep {}", "'nihgtly'") + sentence("; did you mean '{}'?", "nightly")),
+        (["nightly"], sentence("several cells of sweep {} are meant", "'nightly'")),
+        (["nightly", "--case", "q1", "--repeat", "0"], sentence("such as by its {}", "combination")),
+        (
+            ["nightly", "--case", "q3"],
+            sentence("the sweep has no case {}", "'q3'") + sentence("; expected one of: {}", "q1, q2"),
+        ),
         (
             ["nightly", "--combination", "draft=rihc"],
-            "node 'draft' has no variant 'rihc' in this sweep; did you mean 'rich'?",
+            sentence("node {} has no variant {} in this sweep{}", "'draft'", "'rihc'", "; did you mean 'rich'?"),
         ),
-        (["nightly", "--combination", "daft=rich"], "does not vary a node 'daft'; did you mean 'draft'?"),
+        (
+            ["nightly", "--combination", "daft=rich"],
+            sentence("does not vary a node {}", "'daft'") + sentence("; did you mean '{}'?", "draft"),
+        ),
         (["nightly", "--combination", "draft"], "expected NODE=VARIANT"),
-        (["nightly", "--case", "q1", "--combination", "draft=rich", "--repeat", "7"], "the sweep has no repeat 7"),
-        (["EXECUTION", "--case", "q1"], "there is no sweep"),
+        (
+            ["nightly", "--case", "q1", "--combination", "draft=rich", "--repeat", "7"],
+            sentence("the sweep has no repeat {}", 7),
+        ),
+        (["EXECUTION", "--case", "q1"], sentence("there is no sweep")),
     ],
 )
 def test_mistakes_are_answered_with_what_was_meant(project: Project, arguments: list[str], said: str) -> None:

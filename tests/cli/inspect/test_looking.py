@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from tests.support.prose import sentence
 from wtb import END, Context, Sweep, Workflow
 from wtb.cli.main import main
 from wtb.store.database import Database
@@ -156,24 +157,24 @@ def test_the_list_is_filtered(wtb: Console, filters: list[str], found: int) -> N
     code, out, err = wtb("list", *filters)
     assert code == 0
     assert bool(out) == bool(found)
-    assert ("no sweep matches" in err) == (not found)
+    assert (sentence("no sweep matches") in err) == (not found)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["list", "--status", "compleated"], "did you mean 'completed'?"),
+        (["list", "--status", "compleated"], sentence("did you mean '{}'?", "completed")),
         (["list", "--since", "yesterday"], "expected 30m, 12h, 2d"),
-        (["status", "nightlly"], "did you mean 'nightly'?"),
-        (["show", "nightlly"], "did you mean 'nightly'?"),
-        (["show", "nightly", "--case", "q9"], "the sweep has no case 'q9'"),
-        (["show", "nightly", "--status", "broken"], "is not a status of a cell"),
-        (["show", "nightly", "--calls"], "calls are of one execution"),
-        (["history", "zzz"], "there is no execution 'zzz'"),
-        (["diff", "zzz", "zzz"], "there is no execution or checkpoint 'zzz'"),
-        (["log", "nightly", "--severity", "eror"], "did you mean 'error'?"),
-        (["log", "nightly", "--summary", "--follow"], "does not go with --follow"),
-        (["delete", "nightlly"], "did you mean 'nightly'?"),
+        (["status", "nightlly"], sentence("did you mean '{}'?", "nightly")),
+        (["show", "nightlly"], sentence("did you mean '{}'?", "nightly")),
+        (["show", "nightly", "--case", "q9"], sentence("the sweep has no case {}", "'q9'")),
+        (["show", "nightly", "--status", "broken"], sentence("is not a status of a {}", "cell")),
+        (["show", "nightly", "--calls"], sentence("calls are of one execution")),
+        (["history", "zzz"], sentence("there is no execution {}", "'zzz'")),
+        (["diff", "zzz", "zzz"], sentence("there is no execution or checkpoint {}", "'zzz'")),
+        (["log", "nightly", "--severity", "eror"], sentence("did you mean '{}'?", "error")),
+        (["log", "nightly", "--summary", "--follow"], sentence("does not go with --follow")),
+        (["delete", "nightlly"], sentence("did you mean '{}'?", "nightly")),
     ],
 )
 def test_wrong_input_is_refused_with_a_near_match(wtb: Console, arguments: list[str], words: str) -> None:
@@ -186,7 +187,7 @@ def test_wrong_input_is_refused_with_a_near_match(wtb: Console, arguments: list[
 def test_the_beginning_of_several_ids_is_refused(wtb: Console) -> None:
     code, _, err = wtb("history", execution(wtb, "deep", "default")[:8])
     assert code == 2
-    assert "the beginning of several executions' ids" in err
+    assert sentence("the beginning of several {}s' ids", "execution") in err
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_the_beginning_of_several_ids_is_refused(wtb: Console) -> None:
 def test_without_a_database_there_is_nothing_to_look_at(nothing: Console, tmp_path: Path, command: list[str]) -> None:
     code, out, err = nothing(*command)
     assert (code, out) == (2, "")
-    assert "there is no database at" in err
+    assert sentence("there is no database at") in err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -210,7 +211,7 @@ def test_the_list_is_empty_without_a_database_and_makes_none(nothing: Console, t
 def test_a_status_that_is_none_is_refused_without_a_database(nothing: Console) -> None:
     code, out, err = nothing("list", "--status", "compleated")
     assert (code, out) == (2, "")
-    assert "did you mean 'completed'?" in err
+    assert sentence("did you mean '{}'?", "completed") in err
 
 
 def test_a_database_out_of_reach_is_exit_code_4(wtb: Console) -> None:
@@ -228,7 +229,7 @@ def test_status_says_how_far_and_what_to_do(wtb: Console, swept: tuple[str, str]
     assert found["next"]["command"] == f"wtb retry {swept[1]}"
     shown = wtb.text("status", "nightly")
     assert "8: 4 succeeded, 4 failed" in shown
-    assert f"continue with: wtb retry {swept[1]}" in shown
+    assert sentence("continue with: {}", f"wtb retry {swept[1]}") in shown
 
 
 @pytest.mark.parametrize(
@@ -317,7 +318,7 @@ def test_cells_are_written_as_csv(wtb: Console, tmp_path: Path) -> None:
 def test_csv_is_of_cells_and_outputs_alone(wtb: Console, options: list[str]) -> None:
     code, out, err = wtb("show", "nightly", *options, "--format", "csv")
     assert (code, out) == (2, "")
-    assert "expected --format csv with --cells or --outputs" in err
+    assert sentence("expected --format csv with --cells or --outputs") in err
 
 
 @pytest.mark.parametrize(
@@ -421,7 +422,7 @@ def test_diff_takes_checkpoints_and_finds_no_difference_in_the_same(wtb: Console
 
 def test_the_log_is_in_words_and_in_json_lines(wtb: Console) -> None:
     shown = wtb.text("log", "nightly")
-    assert "sweep nightly submitted: 8 cells of 4 combinations" in shown
+    assert sentence("sweep {} submitted: ", "nightly") + sentence("{} of {} combinations", "8 cells", 4) in shown
     assert "q0: cell retrieve=deep answer=default succeeded" in shown
     code, out, _ = wtb("log", "nightly", "--format", "json")
     assert code == 0
@@ -489,7 +490,7 @@ def test_an_execution_that_has_not_begun_can_be_looked_at(
     wtb = Console(monkeypatch, capfd, sqlite_url)
     id = wtb.json("show", sweep_id, "--cells")["cells"][0]["execution"]
     assert wtb.json("show", id)["state"] == {}
-    assert "it has not begun yet" in wtb.text("history", id)
-    assert "neither has any state" in wtb.text("diff", id, id)
+    assert sentence("it has not begun yet") in wtb.text("history", id)
+    assert sentence("neither has any state") in wtb.text("diff", id, id)
     assert "choices  retrieve=(2 variants)" in wtb.text("show", id)
     database.close()

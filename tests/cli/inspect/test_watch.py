@@ -9,6 +9,7 @@ import signal
 from tests.support.cluster import Cluster
 from tests.support.crew import ran, status_of, write_sweep
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.config.broker import PREFIX, queue_key
 from wtb.core.tree.run_order import case_order
 from wtb.hosting.servers.processes import free_port
@@ -84,7 +85,10 @@ class TestWatching:
             crew.until(lambda: "running: 0 of 4" in running._stdout.read_text(), "progress to be shown")
             running.signal(signal.SIGINT)
             done = running.wait(0)
-        assert f"the sweep continues. Come back with: wtb watch {sweep}" in done.said
+        assert (
+            sentence("the sweep continues. ") + sentence("Come back with") + sentence(": wtb watch {}", sweep)
+            in done.said
+        )
         assert status_of(crew, sweep) == "running"
         crew.project.write({"left-on": ""})
         crew.wait_completed(sweep)
@@ -96,7 +100,7 @@ class TestWatching:
         assert "refused" in found["broker"]["problem"]
         assert "secret" not in str(found)
         assert [queue["messages"] for queue in found["queues"]] == [None]
-        assert "broker out of reach" in crew.wtb("watch", "--once", "--broker", down, check=0).stdout
+        assert sentence("broker out of reach") in crew.wtb("watch", "--once", "--broker", down, check=0).stdout
 
     def test_says_who_refuses_a_sweep_and_why(self, crew: Cluster) -> None:
         original = (crew.project.folder / "flow.py").read_text("utf-8")

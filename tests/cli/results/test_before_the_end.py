@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.prose import sentence
+
 if TYPE_CHECKING:
     from tests.support.project import Project
 
@@ -76,7 +78,7 @@ def test_scores_without_bounds_have_an_interval_only_from_many_cases_on(
     assert matrix["best"]["passed"]["clear"]
     assert not matrix["best"]["graded.uneven"]["clear"]
     told = " ".join(empty_project.inside("matrix", "answers", "--warnings").stdout.split())
-    assert "graded.even and graded.uneven have no declared bounds (`scale`, `limits`)" in told
+    assert sentence("{} {} no declared bounds (`scale`, `limits`)", "graded.even", "and graded.uneven have") in told
 
 
 def test_a_sweep_that_goes_on_has_the_figures_of_its_end(empty_project: Project) -> None:

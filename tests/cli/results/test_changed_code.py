@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 import subprocess
@@ -75,9 +76,9 @@ def test_resume_refuses_another_evaluator_and_names_the_way_out(changing: Projec
     changing.write({"flow.py": FLOW.replace('return result.state["y"] == ', 'return result.state["y"] != ')})
     refused = changing.inside("resume", "part", "--limits", "node_runs=99", check=2)
     words = " ".join(refused.said.split())
-    assert "evaluator 'right' has changed since the cells that are there were scored (" in words
-    assert "Score those cells again first with `wtb score" in words
-    assert "--evaluate flow:right`, bring the old code back, or allow the change of code" in words
+    assert sentence("{} changed since the cells that are there were scored {}", "evaluator 'right' has", "(") in words
+    assert sentence("Score those cells again first with {}", "`wtb score") in words
+    assert sentence("{}, bring the old code back, or allow the change of code", "--evaluate flow:right`") in words
     assert changing.query("SELECT count(*) FROM node_runs WHERE status = 'succeeded'") == [(1,)], "nothing ran"
     changing.inside("score", "part", "--evaluate", "flow:right", check=0)
     changing.inside("resume", "part", "--limits", "node_runs=99", check=0)
@@ -97,7 +98,10 @@ def test_resume_refuses_and_names_what_changed(changing: Project) -> None:
         changing.write({file: text})
         refused = changing.inside("resume", "part", "--limits", "node_runs=99")
         assert refused.code == 2
-        assert f"the code of second=default has changed since it was submitted ({cause})" in refused.said
+        assert (
+            sentence("the code of {} has changed since it was submitted {}", "second=default", f"({cause})")
+            in refused.said
+        )
         changing.write({file: FILES[file]})
     changing.inside("resume", "part", "--limits", "node_runs=99", check=0)
 
@@ -118,7 +122,7 @@ def test_plan_lists_what_fingerprints_leave_out(changing: Project) -> None:
     changing.write({"flow.py": text})
     planned = changing.inside("plan", "sweep.yaml", "--format", "json", check=0).json["code"]
     assert planned["varying"] == ["flow:SESSION (uuid.uuid4)", "flow:STARTED (time.time)"]
-    assert planned["not_followed"] == ["second: flow, line 25: it opens a file whose path is computed"]
+    assert planned["not_followed"] == ["second: flow, line 25: " + sentence("it opens a file whose path is computed")]
     said = changing.inside("plan", "sweep.yaml", check=0).stdout
     assert "flow:SESSION" in said
     assert "line 25" in said
@@ -174,6 +178,9 @@ def test_values_that_objects_hold_are_no_change_of_the_code(project: Project) ->
 
     project.write({"flow.py": HOLDING.replace('Agent("one")', 'Agent("two")')})
     refused = project.inside("resume", "part", "--limits", "node_runs=99")
-    assert "the code of second=default has changed since it was submitted (value flow:Agent changed)" in refused.said
+    assert (
+        sentence("the code of {} has changed since it was submitted {}", "second=default", "(value flow:Agent changed)")
+        in refused.said
+    )
     found = project.inside("regress", "sweep.yaml", "--baseline", "main", "--format", "json").json
     assert [change["node"] for change in found["changed"]["code"]] == ["second"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.project import SWEEP, Project
+from tests.support.prose import sentence
 
 CALLS = """
 from wtb import END, Workflow
@@ -94,15 +95,15 @@ class TestCosts:
 
     def test_since_and_project_choose(self, spent: Project) -> None:
         assert spent.inside("costs", "--since", "1d", "--project", "search", "--format", "json", check=0).json["rows"]
-        assert "nothing was spent" in spent.inside("costs", "--since", "2999-01-01", check=0).said
+        assert sentence("nothing was spent") in spent.inside("costs", "--since", "2999-01-01", check=0).said
 
     @pytest.mark.parametrize(
         ("args", "said"),
         [
-            (("--by", "modle"), "did you mean 'model'"),
-            (("--by", ","), "nothing is named"),
-            (("--project", "serch"), "did you mean 'search'"),
-            (("nothing",), "there is no sweep"),
+            (("--by", "modle"), sentence("did you mean '{}'", "model")),
+            (("--by", ","), sentence("nothing is named")),
+            (("--project", "serch"), sentence("did you mean '{}'", "search")),
+            (("nothing",), sentence("there is no sweep")),
             (("--since", "soon"), "expected 30m, 12h"),
         ],
     )
@@ -126,14 +127,18 @@ class TestBudgets:
         assert made.stdout == "budget of project p: usd 3, tokens 1000\n"
         paused = project.inside("run", "sweep.yaml", "--limit", "2", check=1)
         assert "paused (budget of project 'p' reached: usd = 3 (spent " in paused.said
-        assert "before that, raise the budget with: wtb budget set --project p --usd MORE" in paused.said
+        assert (
+            sentence("before that, raise the budget with: ")
+            + sentence("wtb budget set --project {} {}", "p", "--usd MORE")
+            in paused.said
+        )
         listed = project.inside("budget", "list", "first", "--format", "json", check=0).json["budgets"]
         money = next(one for one in listed if one["kind"] == "usd")
         assert (money["scope"], money["name"], money["most"], money["reserved"]) == ("project", "p", 3, 0)
         assert 2 < money["spent"] <= 3
         assert "of $3.00" in project.inside("status", "first", check=0).stdout
         less = project.inside("budget", "set", "--project", "p", "--usd", "1", check=2)
-        assert "US dollars are spent already" in less.said
+        assert sentence("{} {} spent already", "US", "dollars are") in less.said
         project.inside("budget", "set", "--project", "p", "--usd", "500", check=0)
         project.inside("resume", "first", "--quiet", check=0)
         kinds = [kind for (kind,) in project.query("SELECT kind FROM events WHERE kind LIKE 'budget.%'")]
@@ -141,7 +146,7 @@ class TestBudgets:
         assert "budget.threshold" in kinds
         assert "budget" in project.inside("log", "first", "--kind", "budget.reached", check=0).stdout
         project.inside("budget", "clear", "--project", "p", check=0)
-        assert "there are no budgets" in project.inside("budget", "list", check=0).said
+        assert sentence("there are no budgets") in project.inside("budget", "list", check=0).said
 
     def test_a_limit_of_a_sweep_below_what_is_spent_is_refused(self, project: Project) -> None:
         project.write({"sweep.yaml": SWEEP + "limits: {nodes: {A: {node_runs: 3}}}\nrun: {pool: thread}\n"})
@@ -150,9 +155,9 @@ class TestBudgets:
         assert "nodes.A.node_runs=3" in project.inside("show", "first", check=0).stdout
         less = project.inside("resume", "first", "--limits", "nodes.A.node_runs=2", check=2)
         assert "nodes.A.node_runs = 2: 3 are spent already" in less.said
-        assert "expected at least 3" in less.said
+        assert sentence("expected at least {}", 3) in less.said
         wrong = project.inside("resume", "first", "--limits", "nodes.B2.usd=2", check=2)
-        assert "has no such node" in wrong.said
+        assert sentence("has no such node") in wrong.said
         project.inside("resume", "first", "--limits", "nodes.A.node_runs=none", "--quiet", check=0)
 
     @pytest.mark.parametrize(
@@ -160,8 +165,8 @@ class TestBudgets:
         [
             ("{usd: 0}", "limits.usd"),
             ("{tokens: 1.5}", "limits.tokens"),
-            ("{nodes: {a: {usd: 1}}}", "has no such node"),
-            ("{nodes: {A: {usdd: 1}}}", "did you mean 'usd'"),
+            ("{nodes: {a: {usd: 1}}}", sentence("has no such node")),
+            ("{nodes: {A: {usdd: 1}}}", sentence("did you mean '{}'", "usd")),
             ("{nodes: {A: 5}}", "limits.nodes.A"),
             ("{nodes: 5}", "limits.nodes"),
         ],
@@ -173,14 +178,14 @@ class TestBudgets:
     @pytest.mark.parametrize(
         ("args", "said"),
         [
-            (("set", "--project", "p"), "nothing to set"),
+            (("set", "--project", "p"), sentence("nothing to set")),
             (("set", "--usd", "1"), "name one"),
             (("set", "--project", "p", "--session", "default", "--usd", "1"), "name one"),
             (("set", "--session", "default", "--node-runs", "1"), "at a time"),
-            (("set", "--session", "nobody", "--usd", "1"), "there is no session"),
+            (("set", "--session", "nobody", "--usd", "1"), sentence("there is no session")),
             (("set", "--project", "p", "--usd", "-1"), "expected a finite number above 0"),
             (("set", "--project", " ", "--usd", "1"), "expected a name"),
-            (("list", "nothing"), "there is no sweep"),
+            (("list", "nothing"), sentence("there is no sweep")),
         ],
     )
     def test_what_is_no_budget_is_refused(self, spent: Project, args: tuple[str, ...], said: str) -> None:
@@ -202,5 +207,5 @@ class TestPilot:
     def test_stops_at_the_limits_and_says_so(self, project: Project) -> None:
         project.write({"sweep.yaml": SWEEP + "limits: {node_runs: 20}\n"})
         done = project.inside("plan", "sweep.yaml", "--pilot", "2", check=1)
-        assert "so that the whole costs more" in done.stdout
+        assert sentence("so that the whole costs more") in done.stdout
         assert max(map(len, done.stdout.splitlines())) <= 100

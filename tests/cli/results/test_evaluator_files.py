@@ -8,6 +8,7 @@ import pytest
 
 import wtb
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.core.errors import InputError
 from wtb.hosting.client.uploads import with_files_read
 from wtb.operations.drafting.evaluator_preview import preview_evaluator
@@ -83,9 +84,9 @@ def test_python_reads_it_and_operations_reject_what_is_unread(
     monkeypatch.syspath_prepend(project.folder)
     evaluators = [{"flow:mentions": {"words": "file://words.txt"}}]
     with wtb.open() as bench:
-        with pytest.raises(InputError, match="names a file, and no file is read here"):
+        with pytest.raises(InputError, match=sentence("names a file, and no file is read here")):
             score(bench._context, "colours", evaluate=evaluators)
-        with pytest.raises(InputError, match="names a file, and no file is read here"):
+        with pytest.raises(InputError, match=sentence("names a file, and no file is read here")):
             preview_evaluator(bench._context, {"contains": {"text": "file://words.txt"}}, {"y": "1"})
         bench.sweep("colours").score(evaluators)
     assert mean(project) == 1

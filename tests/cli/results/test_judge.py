@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import wtb
+from tests.support.prose import sentence
 from wtb.analysis.judges import bias
 from wtb.analysis.judges.bias import Held
 from wtb.analysis.statistics.raters.agreement import cohens_kappa
@@ -102,8 +103,8 @@ def test_no_interval_says_what_cannot_be(judged: Project) -> None:
 def test_the_command_says_what_the_intervals_are_worth(judged: Project) -> None:
     said = judged.inside("judge", "check", "nightly", "--labels", "labels.csv", check=0).stdout
     assert said.startswith("helpful against 15 labels of 1 rater")
-    assert "Agreement among raters (Krippendorff's alpha): unknown" in said
-    assert "fewer than 100 labels" in said
+    assert sentence("Agreement among raters (Krippendorff's alpha): {}", "unknown") in said
+    assert sentence("fewer than 100 labels") in said
 
 
 def test_the_curve_says_what_people_say_where_the_judge_gives_which_score(judged: Project) -> None:
@@ -117,13 +118,13 @@ def test_the_curve_says_what_people_say_where_the_judge_gives_which_score(judged
     (row,) = found["rows"]
     half = (row["people"]["interval"][1] - row["people"]["interval"][0]) / 2
     assert row["needed"] == pytest.approx(15 * (half / 0.1) ** 2, abs=1), "a root law, from the interval of 15"
-    assert "expected a number above 0" in judged.inside(*args[:-1], "0", check=2).said
+    assert sentence("expected a number above 0") in judged.inside(*args[:-1], "0", check=2).said
 
 
 def test_a_judge_below_a_stated_agreement_ends_with_1(judged: Project) -> None:
     args = ("judge", "check", "nightly", "--labels", "labels.csv", "--at-least")
     said = judged.inside(*args, "0.99", check=1).stderr
-    assert "helpful is not shown to agree with people as far as --at-least 0.99 (" in said
+    assert sentence("{} is not shown to agree with people as far as {}", "helpful", "--at-least 0.99 (") in said
     assert "4 ratings of a rater are not the most common one: there is no interval below 15" in said
     assert said.rstrip().endswith("do not decide by it")
     many = [(number, row, float(number % 3 != 0 or number == 0)) for row in ("default", "long") for number in range(39)]
@@ -161,20 +162,32 @@ def test_two_raters_are_held_against_each_other_and_json_lines_are_read_like_csv
     [
         ("", "no labels"),
         (HEADER, "no labels"),
-        ("case,label\nc1,1\n", "no 'answer'; expected the variant of each node"),
-        (HEADER + "c1,default,ana,good\n", "bad.csv:2: 'label' is 'good'; expected a number"),
-        (HEADER + "c1,default,ana,nan\n", "'label' is 'nan'"),
-        (HEADER + "c1,default,ana,1.5\n", "'label' is 1.5; expected a number on the scale of the metric, 0 to 1"),
+        ("case,label\nc1,1\n", sentence("no {}; expected the variant of each node", "'answer'")),
+        (
+            HEADER + "c1,default,ana,good\n",
+            sentence("{}: {} is {}; expected a number", "bad.csv:2", "'label'", "'good'"),
+        ),
+        (HEADER + "c1,default,ana,nan\n", sentence("'label' is {}", "'nan'")),
+        (
+            HEADER + "c1,default,ana,1.5\n",
+            sentence("'label' is {}; expected a number on the scale of the metric, {} to {}", "1.5", 0, 1),
+        ),
         (
             HEADER + "c1,default,ana,1\nc2,default,ben,4\n",  # who has another scale in mind
-            "bad.csv:3: 'label' is 4; expected a number on the scale of the metric, 0 to 1",
+            sentence("{}; expected a number on the scale of the metric, {} to {}", "bad.csv:3: 'label' is 4", 0, 1),
         ),
-        (HEADER + "c99,default,ana,1\n", "the sweep has no case 'c99'"),
-        (HEADER + "c1,longer,ana,1\n", "the sweep has no row answer=longer"),
-        (HEADER + "c1,default,ana,1\nc1,default,ana,0\n", "bad.csv:3: 'ana' labels the cell a second time"),
-        ("case,answer,labels\nc1,default,1\n", "unknown column 'labels'; did you mean 'label'?"),
+        (HEADER + "c99,default,ana,1\n", sentence("the sweep has no case {}", "'c99'")),
+        (HEADER + "c1,longer,ana,1\n", sentence("the sweep has no row {}", "answer=longer")),
+        (
+            HEADER + "c1,default,ana,1\nc1,default,ana,0\n",
+            sentence("{} labels the cell a second time", "bad.csv:3: 'ana'"),
+        ),
+        (
+            "case,answer,labels\nc1,default,1\n",
+            sentence("unknown column {}", "'labels'") + sentence("; did you mean '{}'?", "label"),
+        ),
         ("case,answer,repeat,label\nc1,default,-1,1\n", "'repeat' is '-1'"),
-        (HEADER + "c39,default,ana,1\n", "no label is of a cell that has a score of 'helpful'"),
+        (HEADER + "c39,default,ana,1\n", sentence("no label is of a cell that has a score of {}", "'helpful'")),
     ],
 )
 def test_labels_that_cannot_be_used_are_refused_with_their_line(judged: Project, labels: str, words: str) -> None:
@@ -184,9 +197,9 @@ def test_labels_that_cannot_be_used_are_refused_with_their_line(judged: Project,
 
 def test_metrics_and_files_that_are_not_there_are_named(judged: Project) -> None:
     check = ("judge", "check", "nightly", "--labels")
-    assert "cannot be read" in judged.inside(*check, "nowhere.csv", check=2).said
+    assert sentence("cannot be read") in judged.inside(*check, "nowhere.csv", check=2).said
     said = judged.inside(*check, "labels.csv", "--metric", "helpfull", check=2).said
-    assert "no metric 'helpfull'; did you mean 'helpful'?" in said
+    assert sentence("no metric {}", "'helpfull'") + sentence("; did you mean '{}'?", "helpful") in said
 
 
 LABEL = ("label", "weekly", "--rater", "ana", "--field", "x")
@@ -207,12 +220,18 @@ def written(judged: Project, sweep: str, name: str) -> list[dict[str, str]]:
 
 
 def test_a_person_labels_blind_goes_on_where_they_stopped_and_takes_labels_back(weekly: Project) -> None:
-    assert "nobody has labelled anything for 'helpful'" in weekly.inside("judge", "check", "weekly", check=2).said
+    assert (
+        sentence("nobody has labelled anything for {}", "'helpful'")
+        in weekly.inside("judge", "check", "weekly", check=2).said
+    )
     some = ("--cases", "3")
     first = weekly.inside(*LABEL, *some, stdin="1\nnothing\n7\nb\n0\ns\nq\n", check=0)
-    assert "1 answer labelled, 5 left" in first.stdout
-    assert "'nothing' is no label; expected a number from 0 to 1" in first.stderr
-    assert "'7' is no label" in first.stderr
+    assert sentence("{} labelled, {} left", "1 answer", 5) in first.stdout
+    assert (
+        sentence("{} is no label", "'nothing'") + sentence("; expected {} from {} to {}", "a number", 0, 1)
+        in first.stderr
+    )
+    assert sentence("{} is no label", "'7'") in first.stderr
     assert "default" not in first.stderr
     assert "long" not in first.stderr
     (row,) = written(weekly, "weekly", "by_hand.csv")
@@ -222,7 +241,10 @@ def test_a_person_labels_blind_goes_on_where_they_stopped_and_takes_labels_back(
         "random",
         str(3 / (CASES - 1)),
     )
-    assert "5 answers labelled, 0 left" in weekly.inside(*LABEL, *some, stdin="1\n" * 5, check=0).stdout
+    assert (
+        sentence("{} labelled, {} left", "5 answers", 0)
+        in weekly.inside(*LABEL, *some, stdin="1\n" * 5, check=0).stdout
+    )
     rows = written(weekly, "weekly", "by_hand.csv")
     assert len({(row["case"], row["answer"]) for row in rows}) == 6, "each cell of three cases once"
     check = ("judge", "check", "weekly", "-f", "json")
@@ -296,7 +318,7 @@ def test_only_what_was_drawn_can_be_labelled_and_an_erased_case_takes_its_labels
 
 def test_a_field_that_no_answer_has_is_refused(judged: Project) -> None:
     args = ("label", "nightly", "--rater", "ana", "--field", "y")
-    assert "no 'y' in the final state" in judged.inside(*args, check=2).said
+    assert sentence("no {} in the final state", "'y'") in judged.inside(*args, check=2).said
 
 
 def test_a_judge_below_the_stated_agreement_decides_no_gate_unless_it_is_said_by_hand(weekly: Project) -> None:
@@ -314,7 +336,7 @@ def test_a_judge_below_the_stated_agreement_decides_no_gate_unless_it_is_said_by
     assert (unknown["holds"], unknown["values"]["helpful.mean"] > 0.1) == (None, True)
     assert unknown["because"].startswith("nobody has labelled anything for helpful")
     assert gate("by hand", 0) == unknown | {
-        "holds": True, "because": "helpful decides by hand, however far it agrees with people",
+        "holds": True, "because": sentence("{} decides by hand, however far it agrees with people", "helpful"),
     }  # fmt: skip
     for agree, at_least, code, words in (
         (True, "0.75", 0, "helpful agrees with people: 1.000 (0.775 to 1.000)"),  # 1 - 3 / 30 / (2 * 1 / 3 * 2 / 3)
@@ -332,17 +354,22 @@ def test_a_judge_below_the_stated_agreement_decides_no_gate_unless_it_is_said_by
         assert "30 labels of weekly" in found["because"], "of an earlier sweep with the same judge"
         assert found["holds"] is (True if code == 0 else None)
     said = weekly.inside("run", "gated.yaml", "-q", check=1).stdout
-    assert "gate cannot be decided: helpful.mean >= 0.1" in said
+    assert sentence("gate cannot be decided") + ": helpful.mean >= 0.1" in said
     assert "GATE FAILED" not in said
 
 
-@pytest.mark.parametrize(("given", "words"), [("7", "expected an agreement"), ("true", "expected an agreement")])
+@pytest.mark.parametrize(
+    ("given", "words"), [("7", sentence("expected an agreement")), ("true", sentence("expected an agreement"))]
+)
 def test_an_agreement_that_is_none_is_refused(weekly: Project, given: str, words: str) -> None:
     text = (weekly.folder / "weekly.yaml").read_text("utf-8")
     weekly.write({"wrong.yaml": f"{text}agreement: {{helpful: {given}}}\n"})
     assert words in weekly.inside("run", "wrong.yaml", "-q", check=2).said
     weekly.write({"wrong.yaml": f"{text}agreement: {{helpfull: 0.4}}\n"})
-    assert "no evaluator gives 'helpfull'; did you mean 'helpful'?" in weekly.inside("run", "wrong.yaml", check=2).said
+    assert (
+        sentence("no evaluator gives {}", "'helpfull'") + sentence("; did you mean '{}'?", "helpful")
+        in weekly.inside("run", "wrong.yaml", check=2).said
+    )
 
 
 def test_a_judge_that_likes_long_answers_is_found_out() -> None:
@@ -391,10 +418,15 @@ def test_whose_family_an_answer_is_of_is_known_by_recorded_calls_or_said(judged:
     assert (found["families"], found["labels"]) == (["gpt"], 30)
     assert found["more"]["interval"] is not None
     said = judged.inside(*check, check=0).stdout
-    assert "What it gives its own family (gpt, 30 labels) more than others with the same label: " in said
+    assert (
+        sentence("What it gives its own family ({}) more than others with the same label: ", "gpt, 30 labels") in said
+    )
     named = json.loads(judged.inside(*check, "--own", "answer=default", "-f", "json", check=0).stdout)["own_family"]
     assert (named["families"], named["more"]["value"]) == ([], pytest.approx(-found["more"]["value"]))
-    assert "did you mean 'answer=long'" in judged.inside(*check, "--own", "answer=lang", check=2).said
+    assert (
+        sentence("did you mean '{}={}'", "answer", "long")
+        in judged.inside(*check, "--own", "answer=lang", check=2).said
+    )
     plain = json.loads(judged.inside("judge", "check", "nightly", "--labels", "labels.csv", "-f", "json").stdout)
     assert plain["own_family"] is None, "of a judge that is no model nobody knows"
     assert [one["level"] for one in plain["uses"]] == [0, 1]
@@ -410,10 +442,13 @@ def test_cases_drawn_with_unequal_chances_count_by_them(judged: Project) -> None
     assert (found["is_weighted"], alike["is_weighted"]) == (True, False)
     people = [one["rows"][0]["people"]["value"] for one in (found, alike)]
     assert people[0] < people[1], "labels of 0 stand for three times as many cases"
-    assert "count by one over these" in judged.inside("judge", "check", "nightly", "--labels", "drawn.csv").stdout
+    assert (
+        sentence("count by one over these")
+        in judged.inside("judge", "check", "nightly", "--labels", "drawn.csv").stdout
+    )
     lacks = head + "".join(f"c{n},default,ana,{label},{p if n else ''}\n" for n, label, p in drawn)
     judged.write({"lacks.csv": lacks})
-    assert "expected 'probability' of all" in judged.inside(*check, "lacks.csv", check=2).said
+    assert sentence("expected 'probability' of all") in judged.inside(*check, "lacks.csv", check=2).said
 
 
 def test_raters_who_draw_more_or_fewer_cases_of_the_one_order_leave_all_alike(weekly: Project) -> None:
@@ -432,7 +467,7 @@ def test_who_is_asked_again_takes_no_label_of_a_drawn_case_back(weekly: Project)
     before = sweep.labels()
     (asked, _) = sweep.draw_labels(rater="nobody", again=True).items
     for said in (None, 1.0):
-        with pytest.raises(InputError, match="'ana' labelled it when it was drawn"):
+        with pytest.raises(InputError, match=sentence("{} labelled it when it was drawn", "'ana'")):
             sweep.give_label(asked.case, asked.id, said, rater="ana", again=True)
     rows = written(weekly, "weekly", "drawn.csv")
     again = "case,answer,rater,label,asked\n" + "".join(
@@ -440,7 +475,8 @@ def test_who_is_asked_again_takes_no_label_of_a_drawn_case_back(weekly: Project)
     )
     weekly.write({"again.csv": again})
     assert (
-        "'ana' labelled it when it was drawn" in weekly.inside("label", "weekly", "--import", "again.csv", check=2).said
+        sentence("{} labelled it when it was drawn", "'ana'")
+        in weekly.inside("label", "weekly", "--import", "again.csv", check=2).said
     )
     assert sweep.labels() == before
     bench.close()
@@ -460,7 +496,7 @@ def test_what_people_would_say_of_the_difference_of_two_rows_is_by_the_labels_of
     assert other["difference"]["value"] == pytest.approx(expected.mean)
     assert other["difference"]["interval"] == pytest.approx(expected.interval)
     shown = judged.inside(*check, check=0).stdout
-    assert "difference: to answer=default" in shown
+    assert sentence("difference: to {}", "answer=default") in shown
     said = re.search(
         r"answer=long takes about (\d+) labels for the margin, (.+) h of work",
         judged.inside(*check, "--margin", "0.1").stdout,

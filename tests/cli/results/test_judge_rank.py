@@ -12,6 +12,7 @@ import pytest
 
 import wtb
 from tests.support.model_server import ModelHandler
+from tests.support.prose import sentence
 from wtb.core.errors import InputError
 from wtb.core.scoring.judgement import Judgement
 from wtb.operations.results.asking import Asking
@@ -130,11 +131,14 @@ def test_comparisons_of_people_are_ranked_from_a_file(ranked: Project) -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("", "no comparisons; expected at least one"),
-        (f"c1,{NAMES[0]},{NAMES[1]},both,\n", "bad.csv:2: 'preferred' is 'both'; expected first, second or tie"),
+        ("", sentence("no comparisons; expected at least one")),
+        (
+            f"c1,{NAMES[0]},{NAMES[1]},both,\n",
+            "bad.csv:2: " + sentence("'preferred' is {}; expected first, second or tie", "'both'"),
+        ),
         (f"c1,{NAMES[0]},,first,\n", "no 'second'"),
         (f"c1,{NAMES[0]},{NAMES[0]},first,\n", "expected two"),
-        (f"c99,{NAMES[0]},{NAMES[1]},first,\n", "the sweep has no case 'c99'"),
+        (f"c99,{NAMES[0]},{NAMES[1]},first,\n", sentence("the sweep has no case {}", "'c99'")),
         (f"c1,answer=defalt,{NAMES[1]},first,\n", "no row 'answer=defalt'; did you mean 'answer=default'?"),
     ],
 )
@@ -146,11 +150,14 @@ def test_comparisons_that_cannot_be_are_refused(ranked: Project, lines: str, wor
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--model", "m"), "expected --field with it"),
-        (("--field", "answer"), "expected --model with it"),
-        (("--model", "m", "--field", "answr", "--url", "http://127.0.0.1:9/v1"), "did you mean 'answer'?"),
+        (("--model", "m"), sentence("expected --field with it")),
+        (("--field", "answer"), sentence("expected --model with it")),
+        (
+            ("--model", "m", "--field", "answr", "--url", "http://127.0.0.1:9/v1"),
+            sentence("did you mean '{}'?", "answer"),
+        ),
         (("--model", "m", "--field", "answer", "--url", "nowhere"), "expected the address of a server"),
-        (("--model", "m", "--field", "answer", "--most", "0"), "expected at least 1"),
+        (("--model", "m", "--field", "answer", "--most", "0"), sentence("expected at least 1")),
     ],
 )
 def test_a_judge_that_cannot_be_asked_is_refused(ranked: Project, options: tuple[str, ...], words: str) -> None:

@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.support import prose
+
 if TYPE_CHECKING:
     from tests.support.project import Project
 
@@ -76,7 +78,7 @@ def looks(matrix: dict[str, Any], metric: str = "right") -> int:
 def test_the_same_sweep_with_fresh_noise_is_another_look(answers: Project) -> None:
     first, second, third = (run(answers, sweep(10, "v1")) for _ in range(3))
     assert [looks(one) for one in (first, second, third)] == [1, 2, 3]
-    assert not any("look at these rows" in text for text in first["warnings"])
+    assert not any(prose.sentence("look at these rows") in text for text in first["warnings"])
     levels = [one["best"]["right"]["level"] for one in (first, second, third)]
     assert levels[0] == 0.05
     assert levels[0] > levels[1] > levels[2] > 0
@@ -106,7 +108,7 @@ def test_more_cases_and_screening_before_a_superset_are_looks(answers: Project) 
     assert larger["best"]["right"]["tried"] == 1 + 2, "each of the five counts by the 8 of 20 cases that it had"
     whole = run(answers, sweep(30, "v3"))
     assert looks(whole) == 3
-    assert "third look at these rows by right" in " ".join(whole["warnings"])
+    assert prose.sentence("{} look at these rows by {}", "third", "right") in " ".join(whole["warnings"])
     assert "wtb pool" not in " ".join(whole["warnings"])
 
 
@@ -128,7 +130,7 @@ def test_a_deleted_sweep_still_counts_and_is_not_named(answers: Project) -> None
     found = run(answers, sweep(10, "v1"))
     assert looks(found) == 2
     said = " ".join(found["warnings"])
-    assert "second look at these rows by right: p, ★ and * allow for it" in said
+    assert prose.sentence("{} look at these rows by {}: p, ★ and * allow for it", "second", "right") in said
     assert first not in said
     assert "wtb pool" not in said
 

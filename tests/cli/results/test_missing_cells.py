@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support import prose
 from tests.support.model_provider import Fault, ModelProvider, model_provider
 from wtb.core.providers import faults
 
@@ -90,7 +91,10 @@ def test_every_surface_shows_the_sentence(crashes: Project) -> None:
     matrix = matrix_of(crashes, "crashes")
     count = matrix["rows"][1]["metrics"]["quality"]["hangs_on"]
     sentence = f"the difference of answer=crashing hangs on {count} missing cells"
-    assert any(sentence in warning and "declare `scale` or `on_failure`" in warning for warning in matrix["warnings"])
+    assert any(
+        sentence in warning and prose.sentence("declare `scale` or `on_failure`") in warning
+        for warning in matrix["warnings"]
+    )
     table = crashes.inside("matrix", "crashes", check=0).stdout
     assert sentence in " ".join(table.split())
     assert "*" not in re.findall(r"\+0\.\d+(\*?)", table)

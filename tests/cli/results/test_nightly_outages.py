@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import model_provider as provider_of
 from tests.support.model_provider import Fault, ModelProvider, limited, model_provider
+from tests.support.prose import sentence
 from wtb.core.providers import faults
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def nights(nightly: Project, provider: ModelProvider, fault: Callable[[int, str]
         if night == "first":
             nightly.write({"sweep.yaml": json.dumps({**SPEC, "gates": SPEC["gates"][:-1]})})  # type: ignore[index]
             table = run_night(nightly, provider, "run").stdout
-            assert ("no cells were lost" in table) is (len(provider.requests) > 3 * CASES)
+            assert (sentence("no cells were lost") in table) is (len(provider.requests) > 3 * CASES)
             nightly.inside("baseline", "set", "main", "nightly", check=0)
             nightly.write({"sweep.yaml": json.dumps(SPEC)})
         else:
@@ -186,7 +187,9 @@ def test_a_night_that_loses_14_percent_of_its_cells_is_unclear(
     done = run_night(nightly, provider, "regress", "--baseline", "main", "--strict")
     assert done.code == 1
     assert done.stdout.startswith("unclear against main")
-    assert "14% of cells of one combination lost to the provider in the later sweep" in " ".join(done.stdout.split())
+    assert sentence(
+        "{} of {} lost to the provider in the {} sweep", "14%", "cells of one combination", "later"
+    ) in " ".join(done.stdout.split())
     matrix = nightly.inside("matrix", "nightly", "--format", "json", check=0).json
     assert (matrix["provider"]["lost"], matrix["provider"]["share"]) == (9, 1 / 7)
     assert not matrix["best"]["exact_match"]["clear"]

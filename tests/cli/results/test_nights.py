@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support import prose
+
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
 
@@ -81,7 +83,7 @@ def test_a_slide_is_alarmed_although_the_baseline_moves_along_with_it(nightly: P
         done = nightly.inside(*REGRESS, "--update", "--format", "json", env=_env(night, rate))
         if done.code == 1:
             break
-        assert f"baseline main is now sweep {done.json['after']['id']}" in done.said
+        assert prose.sentence("baseline {} is now sweep {}", "main", done.json["after"]["id"]) in done.said
         assert _baseline(nightly)["reference"] == reference
     assert done is not None
     assert done.code == 1, "no night was alarmed"
@@ -109,7 +111,7 @@ def test_a_slide_is_alarmed_although_the_baseline_moves_along_with_it(nightly: P
     assert 'class="fixed"' in page
     assert "─ the fixed reference." in page
     shown = nightly.inside("baseline", "show", "main", check=0).stdout
-    assert f"sweep {reference}, {series['night'] + 3} nights since" in words(shown)
+    assert prose.sentence("sweep {}, {} since", reference, f"{series['night'] + 3} nights") in words(shown)
     refused = nightly.inside("delete", reference, "--yes", check=2).said
     assert "is the reference of baseline 'main'" in refused
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.results.test_looks import FLOW, looks, run, sweep
+from tests.support.prose import sentence
 
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
@@ -73,7 +74,10 @@ def test_a_pool_is_read_only_and_keeps_its_sources(answers: Project) -> None:
 
     kept = answers.inside("delete", first, "--yes")
     assert kept.code != 0
-    assert f"is part of the pool 'nights' ({id}), which shows its cells: delete the pool first" in kept.said
+    assert (
+        sentence("is part of the pool {} ({}), which shows its cells: delete the pool first", "'nights'", id)
+        in kept.said
+    )
     before = answers.inside("matrix", id, "--format", "json", check=0).json
     answers.inside("score", first, "--evaluate", "answers:wrong", check=0)
     assert answers.inside("matrix", id, "--format", "json", check=0).json["rows"] == before["rows"]
@@ -90,9 +94,9 @@ def refused(project: Project, *refs: str) -> Outcome:
 
 def test_what_is_no_repeat_is_refused(answers: Project) -> None:
     first = id_of(run(answers, sweep(8, "v1")))
-    assert "a pool of 1 sweep; expected two or more" in refused(answers, first).said
-    assert "is there twice; expected each once" in refused(answers, first, first[:10]).said
-    assert "there is no sweep 'nobody'" in refused(answers, first, "nobody").said
+    assert sentence("a pool of {}; expected two or more", "1 sweep") in refused(answers, first).said
+    assert sentence("is there {}; expected each once", "twice") in refused(answers, first, first[:10]).said
+    assert sentence("there is no sweep {}", "'nobody'") in refused(answers, first, "nobody").said
 
     others = {
         "have different cases: c8, c9": sweep(10, "v1"),
@@ -102,26 +106,30 @@ def test_what_is_no_repeat_is_refused(answers: Project) -> None:
     }
     for expected, text in others.items():
         said = refused(answers, first, id_of(run(answers, text))).said
-        assert expected in said or "have different code of answer" in said, said
-        assert "expected repeats of the same sweep" in said
+        assert expected in said or sentence("have different code of {}", "answer") in said, said
+        assert sentence("expected repeats of the same sweep") in said
     answers.write({"answers.py": FLOW.replace("< skill}", "<= skill}")})
     changed = id_of(run(answers, sweep(8, "v1")))
-    assert "have different code of answer; expected repeats" in refused(answers, first, changed).said
+    assert (
+        sentence("have different code of {}", "answer") + sentence("; expected repeats")
+        in refused(answers, first, changed).said
+    )
     assert f"answers ({first}) and answers ({changed})" in refused(answers, first, changed).said
 
     answers.write({"answers.py": FLOW})
     answers.inside("project", "create", "other", check=0)
     answers.inside("session", "create", "theirs", "--project", "other", check=0)
     elsewhere = id_of(run(answers, sweep(8, "v1") + "session: theirs\n"))
-    assert "belong to different projects" in refused(answers, first, elsewhere).said
+    assert sentence("belong to different projects") in refused(answers, first, elsewhere).said
     answers.write({"input.json": "{}"})
     answers.inside("start", "answers:wf", "--input", "input.json", check=0)
     ((single,),) = answers.query("SELECT id FROM sweeps WHERE kind = 'single'")
-    assert "is a single execution; expected a sweep" in refused(answers, first, str(single)).said
+    assert sentence("is a single execution; expected a sweep") in refused(answers, first, str(single)).said
     answers.change("UPDATE sweeps SET status = 'paused' WHERE id = '" + first + "'")
     again = id_of(run(answers, sweep(8, "v1")))
     assert (
-        "is paused, with 0 cells without an outcome; expected completed sweeps" in refused(answers, again, first).said
+        sentence("is {}, with {} without an outcome; expected completed sweeps", "paused", "0 cells")
+        in refused(answers, again, first).said
     )
 
 
@@ -130,8 +138,11 @@ def test_overlapping_pools_are_refused_and_disjoint_ones_are_flattened(answers: 
     one, other, third = pool(answers, a, b, name="one"), pool(answers, b, c, name="other"), pool(answers, c, d)
     overlapping = answers.inside("pool", one, other)
     assert overlapping.code != 0
-    assert f"({b}) is there in {one} and in {other}; expected each once" in overlapping.said
-    assert f"({a}) is there in {one} and in {a}; expected each once" in answers.inside("pool", one, a).said
+    assert sentence("({}) is there {}; expected each once", b, f"in {one} and in {other}") in overlapping.said
+    assert (
+        sentence("({}) is there {}; expected each once", a, f"in {one} and in {a}")
+        in answers.inside("pool", one, a).said
+    )
     both = pool(answers, one, third)
     rows = answers.query("SELECT sweep_id FROM pooled WHERE pool_id = :id ORDER BY number", id=both)
     assert rows == [(a,), (b,), (c,), (d,)]

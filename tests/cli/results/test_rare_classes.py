@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support import prose
+
 if TYPE_CHECKING:
     from tests.support.project import Project
 
@@ -117,7 +119,7 @@ def test_repeats_that_pass_are_counted_and_decide_gates(mail: Project) -> None:
     assert "by pass@2" in text
     mail.write({"short.yaml": sweep("short", 5).replace('"pass_at": 2', '"pass_at": 3').replace("pass@2", "pass@3")})
     said = mail.inside("run", "short.yaml", "--quiet", check=2).said
-    assert "pass@3 needs 3 repeats of each case, and the sweep has 2 repeats" in said
+    assert prose.sentence("{} needs {} repeats of each case, and the sweep has {}", "pass@3", 3, "2 repeats") in said
 
 
 def test_an_excluded_pair_gives_simple_effects(mail: Project) -> None:

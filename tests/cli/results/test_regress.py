@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.support.prose import sentence
+
 if TYPE_CHECKING:
     from tests.support.project import Project
 
@@ -78,14 +80,16 @@ def test_gates_that_do_not_hold_are_named_and_end_with_1(small: Project) -> None
     done = small.inside("run", "gated.yaml", "-q", check=1)
     assert "gate holds: score.mean >= 3 (3.5)" in done.stdout
     assert "GATE FAILED: score.mean < 3 (3.5)" in done.stdout
-    assert "gate cannot be decided: score.x > 1: nothing is scored by 'score.x'" in words(done.stdout)
+    assert sentence("gate cannot be decided") + ": score.x > 1: " + sentence(
+        "nothing is scored by {}", "'score.x'"
+    ) in words(done.stdout)
     found = small.inside("matrix", "nightly", "--format", "json", check=0).json
     assert [gate["holds"] for gate in found["gates"]] == [True, False, True, None]
     assert "**GATE FAILED**: score.mean &lt; 3" in small.inside("matrix", "nightly", "--format", "md", check=0).stdout
     markdown = small.inside("matrix", "nightly", "--format", "md", check=0).stdout
     assert "**gate cannot be decided**: score.x &gt; 1: nothing is scored by" in markdown
     junit = small.inside("report", "nightly", "--format", "junit", check=0).stdout
-    assert "score.x &gt; 1: cannot be decided" in junit
+    assert sentence("{} cannot be decided", "score.x &gt; 1:") in junit
     assert "score.mean &lt; 3: does not hold" in junit
     compared = small.inside("regress", "gated.yaml", "--baseline", "main", "--format", "md", "-q", check=1).stdout
     assert "**gate cannot be decided**: score.x" in compared
@@ -101,32 +105,46 @@ def test_a_metric_that_nothing_is_scored_by_is_refused_before_anything_runs(smal
     small.write({"gated.yaml": SWEEP + keys})
     for command in ("plan", "run"):
         said = small.inside(command, "gated.yaml", check=2).said
-        assert "gated.yaml:8: no evaluator gives 'scor'; did you mean 'score'?" in said
-        assert "gated.yaml:9: no evaluator gives 'scroe'; did you mean 'score'?" in said
-        assert "gated.yaml:9: no evaluator gives 'total'" in said
-        assert "gated.yaml:10: no evaluator gives 'y'; scored are score" in said
+        assert (
+            "gated.yaml:8: " + sentence("no evaluator gives {}", "'scor'") + sentence("; did you mean '{}'?", "score")
+            in said
+        )
+        assert (
+            "gated.yaml:9: " + sentence("no evaluator gives {}", "'scroe'") + sentence("; did you mean '{}'?", "score")
+            in said
+        )
+        assert "gated.yaml:9: " + sentence("no evaluator gives {}", "'total'") in said
+        assert (
+            "gated.yaml:10: " + sentence("no evaluator gives {}", "'y'") + sentence("; scored are {}", "score") in said
+        )
     options = ("sweep.yaml", "--baseline", "main", "--margin", "scor=1")
     for command in (("regress",), ("schedule", "add", "nightly", "--cron", "0 3 * * *")):
         said = small.inside(*command, *options, check=2).said
-        assert "error: margin: no evaluator gives 'scor'; did you mean 'score'?" in said
+        assert (
+            "error: margin: " + sentence("no evaluator gives {}", "'scor'") + sentence("; did you mean '{}'?", "score")
+            in said
+        )
 
 
 def test_a_part_of_a_sweep_becomes_no_baseline(small: Project) -> None:
     regress = ("regress", "sweep.yaml", "--baseline", "main", "-q")
     for part in (["--limit", "2"], ["--case", "1"], ["--combination", "add=more"]):
-        assert "only a whole sweep can become the baseline" in small.inside(*regress, "--update", *part, check=2).said
+        assert (
+            sentence("only a whole sweep can become the baseline")
+            in small.inside(*regress, "--update", *part, check=2).said
+        )
     done = small.inside(*regress, "--limit", "2", check=0)
     assert "): 4 of its 8 cells, no difference\n- left out: 2 cases of the earlier sweep only" in done.stdout
     small.write({"sweep.yaml": SWEEP.replace(", {input: {x: 5}}]", "]")})
     done = small.inside(*regress, "--update", check=0)
-    assert "of which the comparison leaves out 1 case; `wtb baseline set main 1" in done.said
+    assert sentence("of which the comparison leaves out {}; `wtb baseline set {} {}", "1 case", "main", 1) in done.said
     (found,) = small.inside("baseline", "list", "--format", "json", check=0).json["baselines"]
     small.inside("baseline", "set", "main", "nightly", check=0)
     more = ", ".join(f"{{input: {{x: {n}}}}}" for n in range(10, 17))
     small.write({"sweep.yaml": SWEEP.replace("{input: {x: 5}}", more)})
     done = small.inside(*regress, check=0)
     assert f"sweep {found['sweep']['id']}" not in done.stdout
-    assert "14 of 20 cells are compared with nothing" in done.stdout
+    assert sentence("{} of {} are compared with nothing", 14, "20 cells") in done.stdout
 
 
 def test_a_gate_on_a_baseline_that_is_not_there_is_refused_before_anything_runs(small: Project) -> None:
@@ -134,7 +152,12 @@ def test_a_gate_on_a_baseline_that_is_not_there_is_refused_before_anything_runs(
     before = small.query("SELECT count(*) FROM sweeps")
     for command in (("run",), ("regress", "--baseline", "main")):
         said = small.inside(*command, "gated.yaml", check=2).said
-        assert "gated.yaml:8: there is no baseline 'mian' in session 'default'; did you mean 'main'" in said
+        assert (
+            "gated.yaml:8: "
+            + sentence("there is no baseline {} in session {}", "'mian'", "'default'")
+            + sentence("; did you mean '{}'", "main")
+            in said
+        )
     assert small.query("SELECT count(*) FROM sweeps") == before
 
 
@@ -144,16 +167,16 @@ def test_baselines_are_set_listed_shown_and_removed(small: Project) -> None:
     first = found["sweep"]["id"]
     shown = words(small.inside("baseline", "show", "main", check=0).stdout)
     assert "add=more (3.500, +1.000 over the baseline" in shown
-    assert "is the baseline 'main'" in small.inside("delete", first, "--yes", check=2).said
+    assert sentence("is the baseline {}", "'main'") in small.inside("delete", first, "--yes", check=2).said
     small.inside("run", "sweep.yaml", "-q", check=0)
-    assert f"it was sweep {first}" in small.inside("baseline", "set", "main", "nightly", check=0).stdout
+    assert sentence("it was sweep {}", first) in small.inside("baseline", "set", "main", "nightly", check=0).stdout
     small.inside("delete", first, "--yes", check=0)
     small.inside("baseline", "remove", "main", check=0)
-    assert "there are no baselines yet" in small.inside("baseline", "list", check=0).said
+    assert sentence("there are no baselines yet") in small.inside("baseline", "list", check=0).said
     assert "`wtb baseline set main SWEEP`" in small.inside("baseline", "show", "main", check=2).said
     small.write({"part.yaml": SWEEP + "limits: {node_runs: 3}\n"})
     small.inside("run", "part.yaml", "-q", check=1)
-    assert "is paused, and" in small.inside("baseline", "set", "part", "nightly", check=2).said
+    assert sentence("is paused, and") in small.inside("baseline", "set", "part", "nightly", check=2).said
     small.inside("baseline", "set", "part", "nightly", "--anyway", check=0)
 
 
@@ -176,7 +199,7 @@ def test_a_regression_is_told_cell_by_cell_and_no_change_in_one_line(seven: Proj
     assert "code add=default, add=more" in words(done.stdout)
     compared = words(seven.inside("compare", "main", "nightly", check=0).stdout)
     assert compared.startswith("Not worse: nightly")
-    assert "margin score 1 (the later sweep's)" in compared
+    assert sentence("{} {} (the later sweep's)", "margin", "score 1") in compared
     assert "14 cells that differ, the worst first" in compared
     assert seven.inside("compare", "main", "nightly", "--margin", "score=0.1", check=1).stdout.startswith("Worse")
     shown = seven.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--format", "md", check=1).stdout
@@ -190,7 +213,7 @@ def test_what_is_unclear_is_no_pass_in_words_and_fails_where_it_is_strict(seven:
     first = words(done.stdout)
     assert first.startswith("unclear against main (sweep 1")
     assert "a loss is neither shown nor ruled out - score differs in 2 combinations by what could be chance: 7" in first
-    assert "its margin of 0.5 takes about" in first
+    assert sentence("its margin of {} takes about", "0.5") in first
     assert "no regression" not in first
     seven.inside(*regress, "--strict", check=1)
     seven.inside("compare", "main", "nightly", check=0)
@@ -217,7 +240,7 @@ def test_cells_that_fail_as_before_are_no_regression_and_new_ones_are(small: Pro
     done = small.inside("regress", "sweep.yaml", "--baseline", "broken", "-q", check=0)
     assert done.stdout.count("\n") == 1
     done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=1)
-    assert "2 cells that fail cannot be compared" in done.stdout
+    assert sentence("{} cannot be compared", "2 cells that fail") in done.stdout
 
 
 def test_any_sweep_can_be_held_against_and_bad_input_is_refused(small: Project) -> None:
@@ -242,7 +265,7 @@ def test_two_sweeps_that_have_nothing_in_common_are_compared_honestly(small: Pro
     assert "variants added add=most" in words(done.stdout)
     assert small.inside("compare", "other", "nightly", "--format", "json", check=1).json["verdict"] == "cannot tell"
     said = small.inside("compare", "nightly", "otter", check=2).said
-    assert "there is no sweep 'otter'; did you mean 'other'" in said
+    assert sentence("there is no sweep {}", "'otter'") + sentence("; did you mean '{}'", "other") in said
 
 
 def test_repeats_show_that_nothing_is_noise_and_then_any_fall_is_worse(small: Project) -> None:
@@ -250,13 +273,13 @@ def test_repeats_show_that_nothing_is_noise_and_then_any_fall_is_worse(small: Pr
     unclear = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=0)
     assert unclear.stdout.startswith("unclear against main")
     said = small.inside("baseline", "set", "main", "main", "--repeat", "2", check=2).said
-    assert "there is no sweep 'main'" in said
+    assert sentence("there is no sweep {}", "'main'") in said
     first = small.inside("baseline", "show", "main", "--format", "json", check=0).json["sweep"]["id"]
     said = small.inside("baseline", "set", "main", first, "--repeat", "2", check=2).said
-    assert "the code of add=default, add=more has changed since it ran" in said
+    assert sentence("the code of {} has changed since it ran", "add=default, add=more") in said
     edit(small, ' - (state["x"] == 4)', "")
     done = small.inside("baseline", "set", "main", first, "--repeat", "2", "-q", check=0)
-    assert done.stdout.splitlines()[1] == "2 repeats: outcomes, score the same in every case"
+    assert done.stdout.splitlines()[1] == "2 repeats" + sentence("{} the same in every case", ": outcomes, score")
     floor = small.inside("baseline", "show", "main", "--format", "json", check=0).json["noise_floor"]
     assert floor["metrics"] == {"score": {"compared": 16, "differ": 0.0, "sd": 0.0, "deterministic": True}}
     assert len(floor["sweeps"]) == 2
@@ -269,7 +292,9 @@ def test_repeats_show_that_nothing_is_noise_and_then_any_fall_is_worse(small: Pr
     assert "(repeats came to the same in every case, so any fall counts)" in words(done.stdout)
     edit(small, 'state["x"] == 2', 'state["x"] == 5')
     done = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", "--margin", "score=5", check=1)
-    assert "2 cells that succeeded fail now (repeats came to the same in every case" in words(done.stdout)
+    assert sentence("{} that succeeded {} now", "2 cells", "fail") + sentence(
+        "{} the same in every case", " (repeats came to"
+    ) in words(done.stdout)
 
 
 def test_repeats_show_how_far_a_workflow_differs_by_itself(small: Project) -> None:
@@ -277,7 +302,7 @@ def test_repeats_show_how_far_a_workflow_differs_by_itself(small: Project) -> No
     edit(small, "from wtb", "import time\n\nfrom wtb")
     small.inside("run", "sweep.yaml", "-q", check=0)
     said = small.inside("baseline", "set", "noisy", "nightly", "--repeat", "1", "-q", check=0).stdout
-    assert "outcomes the same in every case; score differs in " in said
+    assert sentence("{} the same in every case", "outcomes") + sentence("{} differs in ", "; score") in said
     assert "(sd " in said
     assert "score" in small.inside("baseline", "list", check=0).stdout.splitlines()[-1]
 
@@ -288,7 +313,11 @@ def test_a_plan_says_how_many_cases_a_margin_takes(small: Project) -> None:
     both = SWEEP.replace('"small:score"', '"small:score", "small:right"').replace("nightly", "new")
     small.write({"planned.yaml": f"{both}margin: {{score: 0.5, right: 0.05}}\n"})
     said = words(small.inside("plan", "planned.yaml", check=0).stdout)
-    assert "Margin of 0.5 in score: nobody knows how far score differs by itself: run the sweep once" in said
+    assert (
+        sentence("Margin of {} in {}", "0.5", "score: ")
+        + sentence("nobody knows how far {} differs by itself: run the sweep once", "score")
+        in said
+    )
     assert "Margin of 0.05 in right: about 1,664 cases show that none of 2 combinations lost as much" in said
     assert (
         "the sweep has 4 (the differences have a standard deviation of 0.707, at worst, on its scale from 0 to 1; "
@@ -301,7 +330,7 @@ def test_a_plan_says_how_many_cases_a_margin_takes(small: Project) -> None:
     assert score["because"].startswith("at most, if cases differ from run to run as from case to case in sweep 1")
     small.inside("baseline", "set", "new", "new", "--repeat", "1", "-q", check=0)
     (score, _) = small.inside("plan", "planned.yaml", "--format", "json", check=0).json["margins"]
-    assert (score["needed"], score["because"]) == (6, "as the repeats of baseline new differ")
+    assert (score["needed"], score["because"]) == (6, sentence("as the repeats of baseline {} differ", "new"))
 
 
 def test_a_plan_says_what_the_last_sweep_leaves_open(small: Project) -> None:
@@ -311,7 +340,11 @@ def test_a_plan_says_what_the_last_sweep_leaves_open(small: Project) -> None:
     last = planned["last_sweep"]
     assert (last["metric"], last["cases"]) == ("score", 4)
     said = words(small.inside("plan", "sweep.yaml", check=0).stdout)
-    assert f"No clear winner by score so far (sweep {last['sweep']}, 4 cases). If the lead" in said
+    assert (
+        sentence("No clear winner by {} so far ({}). ", "score", f"sweep {last['sweep']}, 4 cases")
+        + sentence("If the lead")
+        in said
+    )
     assert last["next_step"] in words(small.inside("matrix", "nightly", check=0).stdout)
 
 
@@ -324,7 +357,7 @@ def test_a_margin_beyond_the_scale_of_its_metric_is_refused(small: Project) -> N
     )
     small.write({"sweep.yaml": SWEEP.replace("small:score", "small:right")})
     said = small.inside("regress", "sweep.yaml", "--baseline", "main", "--margin", "right=2", check=2).said
-    assert "margin: 2 is more than its scale from 0 to 1" in said
+    assert sentence("{} is more than its scale from {} to {}", "margin: 2", 0, 1) in said
 
 
 def test_a_comparison_refuses_margins_that_its_metrics_cannot_have(small: Project) -> None:
@@ -358,5 +391,5 @@ def test_only_sweeps_are_repeated(small: Project) -> None:
     small.inside("start", "small:wf", "--set", "x=1", "-q", check=0)
     ((id,),) = small.query("SELECT id FROM sweeps WHERE kind = 'single'")
     said = small.inside("baseline", "set", "one", id, "--repeat", "1", check=2).said
-    assert f"only a sweep can be repeated, and {id} is a single execution" in said
+    assert sentence("only a sweep can be repeated, and {} is a single execution", id) in said
     assert "one" not in small.inside("baseline", "list", check=0).stdout.split()

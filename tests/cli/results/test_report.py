@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.support.browser import executable, started
+from tests.support.prose import sentence
 from wtb import END, Context, Sweep, Workflow, evaluator
 from wtb.cli.main import main
 from wtb.display.report.evidence import gather
@@ -223,7 +224,7 @@ def test_the_headline_is_one_line_and_says_how_much_could_be_noise(written: Writ
     assert hero.bounding_box()["height"] < 45
     page.locator("header summary").click()
     said = page.locator("header").inner_text()
-    assert "could be noise: " in said or "that could be chance" in said
+    assert sentence("could be noise: ") in said or sentence("that could be chance") in said
 
 
 def written_by(text: str) -> Workflow:
@@ -401,7 +402,7 @@ def test_the_evidence_says_what_was_shared_what_failed_and_what_changed(database
     assert [gate["holds"] for gate in found["gates"]] == [True, False]
     assert json.loads(json.dumps(found)) == found
     assert history["left_out"] == 3
-    assert "over as many cases" in history["because"]
+    assert sentence("over as many cases") in history["because"]
 
 
 @pytest.fixture
@@ -459,7 +460,7 @@ def test_a_ci_system_gets_a_test_case_for_each_gate_and_combination(wtb: Callabl
     assert "failed == 0" in failed
     broken = failed["retrieve=deep answer=broken"]
     assert broken is not None
-    assert broken.get("message") == "6 of 6 cells failed"
+    assert broken.get("message") == sentence("{} of {} cells failed", 6, 6)
     assert "no answer to" in str(broken.text)
     messages = [one.get("message") for one in failed.values() if one is not None]
     assert messages.count("1 score of words failed") == 8
@@ -468,6 +469,6 @@ def test_a_ci_system_gets_a_test_case_for_each_gate_and_combination(wtb: Callabl
 def test_a_pull_request_gets_the_answer_the_gates_and_few_rows(wtb: Callable[..., tuple[int, str]]) -> None:
     said = wtb("report", "nightly <report>", "--format", "md")[1]
     assert said.index("by quality") < said.index("**GATE FAILED**: failed == 0") < said.index("| retrieve")
-    assert "12 cells failed: answer: ValueError: no answer to" in said
+    assert sentence("{} cells failed", 12) + ": answer: ValueError: " + sentence("no answer {}", "to") in said
     assert "<script>" not in said
     assert sum(line.startswith("|") for line in said.splitlines()) <= 12

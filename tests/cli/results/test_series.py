@@ -9,6 +9,7 @@ import json
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 import time
@@ -66,4 +67,4 @@ def test_figures_over_time_are_shown_as_table_csv_and_json(ran: Project) -> None
 
     wrong = ran.inside("series", "sweep", "--name", "los")
     assert wrong.code == 2
-    assert "there is no series 'los'; did you mean 'loss'?" in wrong.said
+    assert sentence("there is no series {}", "'los'") + sentence("; did you mean '{}'?", "loss") in wrong.said

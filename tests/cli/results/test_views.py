@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 from wtb import END, Workflow, evaluator
@@ -113,20 +114,26 @@ def test_the_table_has_numbers_that_every_option_takes_like_the_combination_itse
     ("command", "said"),
     [
         (("matrix", "shop", "--where", "answer.model=minni"), "where: 'answer.model' has no level 'minni'"),
-        (("matrix", "shop", "--where", "answer.modl=mini"), "did you mean 'answer.model'?"),
+        (("matrix", "shop", "--where", "answer.modl=mini"), sentence("did you mean '{}'?", "answer.model")),
         (("matrix", "shop", "--where", "mini"), "where 'mini': expected a filter such as retrieve.k=9 answer.model="),
         (("matrix", "shop", "--baseline", "answer.model=mini"), "baseline 'answer.model=mini' is 4 rows: 0 (retrieve"),
         (("matrix", "shop", "--baseline", "8"), "8"),
         (("matrix", "shop", "--baseline", "-1"), "baseline"),
-        (("matrix", "shop", "extra"), "'extra' is one argument too many"),
-        (("matrix", "shop", "--pivot", "a", "b"), "pivot: the sweep has no factor 'a'"),
-        (("matrix", "shop", "--sort", "cost", "-f", "svg"), "--format svg shows the whole matrix"),
-        (("report", "shop", "--sort", "cost", "-o", "report.html"), "--where, --within and --sort are for md, csv"),
+        (("matrix", "shop", "extra"), sentence("{} is one argument too many", "'extra'")),
+        (("matrix", "shop", "--pivot", "a", "b"), sentence("{}: the sweep has no factor {}", "pivot", "'a'")),
+        (("matrix", "shop", "--sort", "cost", "-f", "svg"), sentence("--format {} shows the whole matrix", "svg")),
+        (
+            ("report", "shop", "--sort", "cost", "-o", "report.html"),
+            sentence("--where, --within and --sort are for md, csv"),
+        ),
         (("show", "shop", "--outputs", "--row", "answer.model=mini"), "rows 'answer.model=mini' is 4 rows"),
-        (("show", "shop", "--outputs", "--row", "answer.model=huge"), "has no level 'huge'"),
-        (("show", "shop", "--outputs", "--row", "8"), "rows 8: the sweep has the rows 0 to 7"),
-        (("show", "shop", "--outputs", "--differ", "0"), "differ is 0; expected two combinations"),
-        (("show", "shop", "--outputs", "--differ", "0", "--differ", "0"), "differ is 0, 0; expected two combinations"),
+        (("show", "shop", "--outputs", "--row", "answer.model=huge"), sentence("has no level {}", "'huge'")),
+        (("show", "shop", "--outputs", "--row", "8"), sentence("{} {}: the sweep has the rows 0 to {}", "rows", 8, 7)),
+        (("show", "shop", "--outputs", "--differ", "0"), sentence("differ is {}; expected two combinations", 0)),
+        (
+            ("show", "shop", "--outputs", "--differ", "0", "--differ", "0"),
+            sentence("differ is {}; expected two combinations", "0, 0"),
+        ),
     ],
 )
 def test_what_no_row_or_view_can_be_is_refused(shop: Project, command: tuple[str, ...], said: str) -> None:
@@ -152,7 +159,7 @@ def test_a_pivot_table_in_every_form(shop: Project, factors: tuple[str, ...]) ->
     for cell in (cell for line in found["cells"] for cell in line):
         assert f"{cell['mean']:.3f} [" in shown
         assert f"{cell['mean']:.3f} [" in markdown
-    assert "mean over the combinations that share the levels, 2 in each cell" in " ".join(shown.split())
+    assert sentence("mean over the combinations that share the levels, {} in each cell", 2) in " ".join(shown.split())
 
 
 def test_a_report_in_markdown_is_filtered_and_sorted(shop: Project) -> None:

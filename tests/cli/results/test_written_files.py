@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 import functools
@@ -180,7 +181,10 @@ def test_files_that_persons_edit_meanwhile_are_named_and_written_ones_are_not(pr
 
         refused = project.inside("resume", "part", "--limits", "node_runs=99", check=2)
 
-        assert f"the code of answer=save, answer=copy has changed since it was submitted ({cause})" in refused.said
+        assert (
+            sentence("the code of {} has changed since it was submitted {}", "answer=save, answer=copy", f"({cause})")
+            in refused.said
+        )
         assert {tuple(change["causes"]) for change in changed_code(project)} == {(cause,)}
         project.write({file: before})
 
@@ -193,7 +197,10 @@ def test_a_file_that_a_child_process_writes_ends_a_sweep_as_an_edit_does(project
 
     ended = project.inside("run", "sweep.yaml", check=1)
 
-    assert "the code of answer=save was changed while the sweep was running (file save.json: content" in ended.said
+    assert (
+        sentence("the code of {} was changed while the sweep was running {}", "answer=save", "(file save.json: content")
+        in ended.said
+    )
 
 
 OPENED_EARLY = """

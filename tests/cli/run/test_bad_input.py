@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.prose import sentence
+
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
 
@@ -440,16 +442,22 @@ def test_a_hundred_problems_fit_on_one_screen(project: Project) -> None:
     [
         (
             "def load():\n    raise RuntimeError('no key')\n\nload()\n",
-            ["RuntimeError: no key", "line 4, in <module>", "line 2, in load"],
+            ["RuntimeError: no key", sentence("line {}, in {}", 4, "<module>"), sentence("line {}, in {}", 2, "load")],
         ),
         ("def load(:\n", ["SyntaxError", 'other.py", line 1']),
         ("import flow, not_there_at_all\n", ["No module named 'not_there_at_all'", 'other.py", line 1']),
         ("import sys\nsys.exit(0)\n", ["SystemExit: 0", 'other.py", line 2']),
-        ("import os\nos._exit(0)\n", ["os._exit(0) would have ended the command", 'other.py", line 2']),
-        ("import os\ntry: os._exit(0)\nexcept BaseException: pass\n", ["os._exit(0) would have ended the command"]),
-        ("import os\nos.execlp('true', 'true')\n", ["would have ended the command", 'other.py", line 2']),
-        (EXITING_THREAD, ["os._exit(0) would have ended the command"]),
-        ("from wtb import Workflow\ndef wf():\n    import os\n    os._exit(0)\n", ["os._exit(0) would have ended"]),
+        ("import os\nos._exit(0)\n", [sentence("{} would have ended the command", "os._exit(0)"), 'other.py", line 2']),
+        (
+            "import os\ntry: os._exit(0)\nexcept BaseException: pass\n",
+            [sentence("{} would have ended the command", "os._exit(0)")],
+        ),
+        ("import os\nos.execlp('true', 'true')\n", [sentence("would have ended the command"), 'other.py", line 2']),
+        (EXITING_THREAD, [sentence("{} would have ended the command", "os._exit(0)")]),
+        (
+            "from wtb import Workflow\ndef wf():\n    import os\n    os._exit(0)\n",
+            [sentence("{} would have ended", "os._exit(0)")],
+        ),
         ("import helper\n", ["ZeroDivisionError", 'helper.py", line 2, in <module>']),
     ],
     ids=[
@@ -507,17 +515,29 @@ class TestWithADatabase:
     @pytest.mark.parametrize(
         ("args", "said"),
         [
-            (["matrix", "sweeep"], ["there is no sweep 'sweeep'", "did you mean 'sweep'?"]),
-            (["resume", "sweep", "--limits", "usd"], ["--limits 'usd': expected KEY=VALUE"]),
+            (
+                ["matrix", "sweeep"],
+                [sentence("there is no sweep {}", "'sweeep'"), sentence("did you mean '{}'?", "sweep")],
+            ),
+            (["resume", "sweep", "--limits", "usd"], [sentence("--limits {}: expected KEY=VALUE", "'usd'")]),
             (
                 ["resume", "sweep", "--limits", "used=3"],
-                ["--limits", "'limits.used' is not known; did you mean 'usd'?"],
+                ["--limits", sentence("'{}' is not known", "limits.used") + sentence("; did you mean '{}'?", "usd")],
             ),
-            (["retry", "sweep", "--limits", "usd=-3"], ["--limits", "'limits.usd' is -3; expected more than 0"]),
-            (["score", "sweep"], ["nothing to score by"]),
-            (["score", "sweep", "--status", "abc", "-e", "latency"], ["expected no --evaluate, --file, --limits"]),
-            (["score", "sweep", "--evaluate", "latencyy"], ["no evaluator 'latencyy'; did you mean 'latency'?"]),
-            (["run", "sweep.yaml", "--case", "c99"], ["there is no case 'c99'"]),
+            (
+                ["retry", "sweep", "--limits", "usd=-3"],
+                ["--limits", sentence("{} is {}; expected more than 0", "'limits.usd'", "-3")],
+            ),
+            (["score", "sweep"], [sentence("nothing to score by")]),
+            (
+                ["score", "sweep", "--status", "abc", "-e", "latency"],
+                [sentence("expected no --evaluate, --file, --limits")],
+            ),
+            (
+                ["score", "sweep", "--evaluate", "latencyy"],
+                [sentence("no evaluator {}", "'latencyy'") + sentence("; did you mean '{}'?", "latency")],
+            ),
+            (["run", "sweep.yaml", "--case", "c99"], [sentence("there is no case {}", "'c99'")]),
         ],
         ids=lambda given: " ".join(given) if given[0] in ("matrix", "resume", "retry", "score", "run") else "",
     )
@@ -535,7 +555,7 @@ class TestWithADatabase:
         ran.change("UPDATE alembic_version SET version_num = '0000'")
         done = ran.inside(*args)
         assert (done.code, done.stdout) == (2, "")
-        assert "is of version 0000" in done.said
+        assert sentence("is of version {}", "0000") in done.said
         assert "wtb db upgrade" in done.said
         assert len(ran.query("SELECT id FROM sweeps")) == 1
 

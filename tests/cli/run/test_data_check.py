@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import wtb
+from tests.support import prose
 
 if TYPE_CHECKING:
     from tests.support.project import Project
@@ -133,7 +134,7 @@ def test_a_sample_is_drawn_with_the_seed_and_holds_smaller_ones(ask: Project) ->
     ask.write({"few.yaml": different("few"), "seeded.yaml": different("seeded", seed=3)})
     planned = ask.inside("plan", "few.yaml", "--sample", "10", "--format", "json", check=0).json
     assert (planned["cases"], planned["cells"], planned["sampled_from"]) == (10, 20, 40)
-    assert planned["notes"] == ["10 of 40 cases, drawn at random with seed 0"]
+    assert planned["notes"] == [prose.sentence("{} of {}, drawn at random with seed {}", 10, "40 cases", 0)]
     drawn = []
     for file, size in (("few", 10), ("few", 10), ("few", 20), ("seeded", 10)):
         ran = ask.inside("run", f"{file}.yaml", "--sample", f"{size}", check=0)
@@ -155,12 +156,14 @@ def test_a_sample_is_drawn_with_the_seed_and_holds_smaller_ones(ask: Project) ->
     [
         (
             ("--sample", "41"),
-            "a sample of 41 cases, and few.yaml:1 has 40 to draw from; expected at most 40",
+            prose.sentence(
+                "a sample of {} cases, and {} has {} to draw from; expected at most {}", 41, "few.yaml:1", 40, 40
+            ),
         ),
         (("--sample", "0"), "sample is 0; expected a whole number of at least 1 (--sample)"),
         (("--sample", "-1"), "sample is -1; expected a whole number of at least 1 (--sample)"),
-        (("--sample", "3", "--limit", "3"), "both of 'limit' and 'sample'; expected one of them"),
-        (("--sample", "2", "--case", "none"), "there is no case 'none' in"),
+        (("--sample", "3", "--limit", "3"), prose.sentence("both of 'limit' and 'sample'; expected one of them")),
+        (("--sample", "2", "--case", "none"), prose.sentence("there is no case {} in", "'none'")),
     ],
 )
 def test_a_sample_that_cannot_be_drawn_is_one_line(ask: Project, options: tuple[str, ...], problem: str) -> None:
@@ -244,7 +247,9 @@ def test_rare_classes_and_scales_and_clusters_are_told_before_anything_runs(ask:
     )
     assert len(found["without_expected"]) == 5
     assert found["without_expected"][0] == (
-        "1 of 40 cases has no expected value for class_recall: they get no score by it"
+        prose.sentence(
+            "{} of {} cases {} no expected value for {}: they get no score by it", 1, 40, "has", "class_recall"
+        )
     )
     assert "no_scale" not in kinds(ask, "failing.yaml")
 

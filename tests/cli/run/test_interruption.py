@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.invariants import events_by_kind
+from tests.support.prose import sentence
 
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
@@ -129,7 +130,7 @@ def test_the_first_signal_lets_running_nodes_finish_and_resume_completes(
         gated.write({"gate": ""})
         done = running.wait(check=130)
     assert done.json["sweep"]["status"] == "paused"
-    assert f"paused (interrupted); continue with: wtb resume {done.json['sweep']['id']}" in done.said
+    assert sentence("paused ({}); continue with: wtb resume {}", "interrupted", done.json["sweep"]["id"]) in done.said
     assert "left behind" not in done.stderr
     assert gated.log() == begun
     assert done.json["node_runs"]["executed"] == done.json["node_runs"]["attempts"] == len(begun)
@@ -149,7 +150,7 @@ def test_nodes_that_go_on_are_ended_after_the_grace(gated: Project) -> None:
         done = running.wait(check=130, timeout=30)
     assert len(ran) >= 2
     assert not gated.node_processes()
-    assert "running nodes have 0.3 s to finish" in done.said
+    assert sentence("running nodes have {} s to finish", "0.3") in done.said
     assert "left behind" not in done.said
     # Nobody's fault: neither a failed attempt nor a step towards being set aside.
     assert done.json["cells"]["failed"] == done.json["cells"]["set_aside"] == 0
@@ -165,8 +166,8 @@ def test_on_threads_nodes_that_go_on_are_left_behind_after_the_grace(gated: Proj
         both_slots_at_b(gated)
         running.signal(signal.SIGINT)
         done = running.wait(check=130, timeout=30)
-    assert "running nodes have 0.3 s to finish" in done.said
-    assert "2 node(s) did not stop in time and were left behind" in done.said
+    assert sentence("running nodes have {} s to finish", "0.3") in done.said
+    assert sentence("{} node(s) did not stop in time and were left behind", 2) in done.said
 
 
 @pytest.mark.parametrize("pool", ["process", "thread"])
@@ -178,7 +179,7 @@ def test_the_second_signal_stops_at_once_and_what_was_in_flight_runs_again(gated
         gated.until(lambda: "Ctrl-C again to stop at once" in running.stderr, "the command to say that it stops")
         running.signal(signal.SIGINT)
         done = running.wait(check=130)  # long before the grace that the first one gives is over
-    assert f"continue with: wtb resume {done.json['sweep']['id']}" in done.said
+    assert sentence("continue with: wtb resume {}", done.json["sweep"]["id"]) in done.said
     left_behind = "2 node(s) did not stop in time and were left behind" in done.said
     assert left_behind == (pool == "thread")
     assert not gated.node_processes()
@@ -255,7 +256,10 @@ def test_a_sweep_with_a_live_owner_is_refused_naming_it(gated: Project, command:
         recorded = gated.query("SELECT fingerprints FROM sweeps")
         refused = gated.inside(command[0], "steps", *command[1:])
         assert (refused.code, refused.stdout) == (2, "")
-        assert f"process {running.pid} on {socket.gethostname()} is running it; stop that process first" in refused.said
+        assert (
+            sentence("process {} on {} is running {}; stop that process first", running.pid, socket.gethostname(), "it")
+            in refused.said
+        )
         assert gated.query("SELECT count(*) FROM events") == events
         assert gated.query("SELECT fingerprints FROM sweeps") == recorded
         gated.write({"gate": ""})
@@ -283,7 +287,7 @@ class TestChangedCode:
         paused.write({"steps.py": STEPS.replace('{"c": state["b"] + to}', '{"c": state["b"] + to + 100}')})
         done = self.resume(paused)
         assert (done.code, done.stdout) == (2, "")
-        assert "the code of c=default, c=ten has changed since it was submitted" in done.said
+        assert sentence("the code of {} has changed since it was submitted", "c=default, c=ten") in done.said
         assert "--allow-code-change" in done.said
         assert len(paused.log()) == 6
         assert paused.query("SELECT status FROM sweeps") == [("paused",)]
@@ -293,7 +297,7 @@ class TestChangedCode:
         done = self.resume(paused, "--allow-code-change")
         assert done.code == 0
         assert done.json["warnings"] == [
-            "mixed code: results of c=default, c=ten come from more than one version of it"
+            sentence("mixed code: results of {} come from more than one version of it", "c=default, c=ten")
         ]
         assert [row["metrics"]["value"]["mean"] for row in done.json["rows"]] == [(0 + 100) / 2, (10 + 110) / 2]
         assert "mixed code" in paused.inside("matrix", "steps", check=0).stdout
@@ -332,7 +336,7 @@ class TestRetry:
         failed.write({"steps.py": STEPS})
         done = failed.inside("retry", "steps", "--failed", "--format", "json", check=0)
         assert "2 cells again" in done.said
-        assert "the code of c=" in done.said
+        assert sentence("the code of {}=", "c") in done.said
         again = failed.log()[len(ran) :]
         assert sorted(again) == ["c=ten of c1 after 0", "c=ten of c1 after 1"]
         assert (done.json["cells"]["failed"], done.json["cells"]["succeeded"]) == (0, 16)
@@ -340,7 +344,7 @@ class TestRetry:
         assert done.json["node_runs"]["attempts"] == 4 * A_CASE + 2
         assert done.json["node_runs"]["unshared"] == 16 * 3
         assert done.json["node_runs"]["by_node"]["a"] == {"executed": 4, "unshared": 16, "attempts": 4}
-        assert any("mixed code: results of c=ten" in warning for warning in done.json["warnings"])
+        assert any(sentence("mixed code: results of {}", "c=ten") in warning for warning in done.json["warnings"])
         assert [row["metrics"]["value"]["mean"] for row in done.json["rows"]] == [0, 10, 1, 11]
         assert failed.query("SELECT status, count(*) FROM cells GROUP BY status") == [("succeeded", 16)]
 
@@ -420,4 +424,6 @@ def test_an_interrupted_sweep_says_so_in_its_matrix(gated: Project) -> None:
         gated.write({"gate": ""})
         running.wait(check=130)
     shown = gated.inside("matrix", "steps", check=0)
-    assert "16 cells have no outcome yet: the sweep is paused (interrupted)" in " ".join(shown.stdout.split())
+    assert sentence("{} cells have no outcome yet: the sweep is {}", 16, "paused (interrupted)") in " ".join(
+        shown.stdout.split()
+    )

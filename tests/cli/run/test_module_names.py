@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.project import Outcome, Project
+from tests.support.prose import sentence
 
 pytestmark = pytest.mark.nodes("started")  # those of tests have imported most libraries before
 
@@ -99,7 +100,7 @@ def test_a_workflow_with_the_name_of_a_module_is_one_line_that_says_to_rename_it
 
     assert outcome.code == 2
     assert len(outcome.stderr.splitlines()) == 1
-    assert f"{name}.py is not imported" in outcome.stderr
+    assert sentence("{} is not imported", f"{name}.py") in outcome.stderr
     assert outcome.stderr.rstrip().endswith("rename the file")
 
 
@@ -111,8 +112,8 @@ def test_a_helper_with_the_name_of_a_module_is_named_where_it_is_missed(empty_pr
 
     assert outcome.code == 2
     assert "OPENAI_KEY" in outcome.stderr
-    assert "secrets.py is not imported" in outcome.stderr
-    assert "rename the file" in outcome.stderr
+    assert sentence("{} is not imported", "secrets.py") in outcome.stderr
+    assert sentence("rename the file") in outcome.stderr
 
 
 @pytest.mark.parametrize("name", ["tools", "test"])
@@ -126,7 +127,7 @@ def test_a_project_has_the_first_right_to_other_names(empty_project: Project, tm
     outcome = run(empty_project, env={"PYTHONPATH": str(installed)})
 
     assert outcome.code == 0, outcome.stderr + outcome.stdout
-    assert value_of(empty_project) == "of the project"
+    assert value_of(empty_project) == sentence("of the project")
 
 
 def test_the_search_path_of_the_user_stands(empty_project: Project) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.cli.run.test_bad_input import refused, sweep
 from tests.support.forkserver import COMMAND
 from tests.support.project import Outcome, Project, _project
+from tests.support.prose import sentence
 
 HUGE = 2**70
 
@@ -40,9 +41,9 @@ class TestNumbers:
         ("key", "value", "place"),
         [
             ("vary", f"{{A: [{{name: b, by: {HUGE}}}]}}", f"sweep.yaml:3: {HUGE} has more than 64 bits"),
-            ("vary", "{A: [{name: b, by: .nan}]}", "sweep.yaml:3: .nan is no number in JSON"),
+            ("vary", "{A: [{name: b, by: .nan}]}", sentence("{} is no number in JSON", "sweep.yaml:3: .nan")),
             ("params", f"{{deep: [1, {{q: {HUGE}}}]}}", f"sweep.yaml:4: {HUGE} has more than 64 bits"),
-            ("params", "{q: .inf}", "sweep.yaml:4: .inf is no number in JSON"),
+            ("params", "{q: .inf}", sentence("{} is no number in JSON", "sweep.yaml:4: .inf")),
         ],
         ids=["of a variant", "not a number", "within parameters", "infinite"],
     )
@@ -96,11 +97,14 @@ class TestText:
         ("case", "said"),
         [
             ({"input": {"x": 1, "a\0b": 2}}, "cases.jsonl:1: key 'a\\x00b' of 'input' has a NUL character"),
-            ({"input": {"x": 1}, "tags": ["a\0b"]}, "cases.jsonl:1: tag 'a\\x00b' has a NUL character"),
+            (
+                {"input": {"x": 1}, "tags": ["a\0b"]},
+                "cases.jsonl:1: " + sentence("{} has a NUL character", "tag 'a\\x00b'"),
+            ),
             ({"input": {"x": 1}, "id": "a\0b"}, "cases.jsonl:1: 'id' is 'a\\x00b'"),
             ({"input": {"x": 1}, "files": ["a\0b"]}, "cases.jsonl:1: file 'a\\x00b'"),
-            ({"input": {"x": 1}, "tags": ["\ud800"]}, "cases.jsonl:1: half of a surrogate pair"),
-            ({"input": {"x": "\ud800"}}, "cases.jsonl:1: half of a surrogate pair"),
+            ({"input": {"x": 1}, "tags": ["\ud800"]}, "cases.jsonl:1: " + sentence("half of a surrogate pair")),
+            ({"input": {"x": "\ud800"}}, "cases.jsonl:1: " + sentence("half of a surrogate pair")),
         ],
         ids=["a key", "a tag", "an id", "a file", "half a pair", "half a pair in a value"],
     )
@@ -229,14 +233,14 @@ class TestAddresses:
     @pytest.mark.parametrize(
         ("url", "said"),
         [
-            ("rediss://:sesame@127.0.0.1:1/0?nonsense=1", "has the unknown option 'nonsense'"),
-            ("redis://:sesame@127.0.0.1:port/0", "has a host or port that cannot be read"),
-            ("redis://:sesame", "has a host or port that cannot be read"),
-            ("redis://:open@sesame@127.0.0.1:1/0", "has more than one @; write %40"),
-            ("redis://127.0.0.1:1/0?pasword=sesame", "has the unknown option 'pasword'"),
-            ("redis://127.0.0.1:1/0?socket_timeout=soon", "cannot be read"),
-            ("amqp://u:sesame@127.0.0.1:1//", "is not that of a Redis"),
-            (":sesame@127.0.0.1", "is not that of a Redis"),
+            ("rediss://:sesame@127.0.0.1:1/0?nonsense=1", sentence("has the unknown option {}", "'nonsense'")),
+            ("redis://:sesame@127.0.0.1:port/0", sentence("has a host or port that cannot be read")),
+            ("redis://:sesame", sentence("has a host or port that cannot be read")),
+            ("redis://:open@sesame@127.0.0.1:1/0", sentence("has more than one @; write %40")),
+            ("redis://127.0.0.1:1/0?pasword=sesame", sentence("has the unknown option {}", "'pasword'")),
+            ("redis://127.0.0.1:1/0?socket_timeout=soon", sentence("cannot be read")),
+            ("amqp://u:sesame@127.0.0.1:1//", sentence("is not that of a Redis")),
+            (":sesame@127.0.0.1", sentence("is not that of a Redis")),
         ],
     )
     def test_of_a_broker_that_are_none_are_refused_without_their_password(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 import asyncio
@@ -69,7 +70,7 @@ def test_the_slowest_node_decides_once_it_is_measured(project: Project) -> None:
     assert planned["concurrency"] == {"at_once": 64, "is_default": True}
     assert 4 * 0.2 / 64 <= low == high < 0.2  # four runs of `answer` that wait, and of `find` that do not
     text = " ".join(project.inside("plan", "paced.yaml", check=0).stdout.split())
-    assert "at a time (default of async nodes), so that nodes take about" in text
+    assert "at a time" + sentence("{}, so that nodes take about", " (default of async nodes)") in text
 
 
 def test_a_plan_warns_of_limits_that_allow_fewer_node_runs(project: Project) -> None:
@@ -77,9 +78,15 @@ def test_a_plan_warns_of_limits_that_allow_fewer_node_runs(project: Project) -> 
     project.inside("run", "paced.yaml", "--limit", "1", "--quiet", check=0)
     project.inside("session", "change", "default", "--concurrency", "16", check=0)
     assert plan(project)["warnings"] == [
-        "node 'find' has `limit` 3, lower than the concurrency of 64",
-        "node 'find' has `rate` 2: 4 node runs take 2.00 s or longer, whatever the concurrency is",
-        "the session has a quota of 16 node runs at a time, lower than the concurrency of 64",
+        sentence("node {} has `limit` {}, lower than the concurrency of {}", "'find'", 3, 64),
+        sentence(
+            "node {} has `rate` {}: {} take {} or longer, whatever the concurrency is",
+            "'find'",
+            2,
+            "4 node runs",
+            "2.00 s",
+        ),
+        sentence("the session has a quota of {} at a time, lower than the concurrency of {}", "16 node runs", 64),
     ]
 
 

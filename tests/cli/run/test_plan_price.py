@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = """
 from wtb import END, Workflow
@@ -71,7 +72,7 @@ def test_it_is_what_the_same_sweep_cost(project: Project, more: str) -> None:
         "usd": None,
         "node_runs": 0,
         "sweeps": 0,
-        "because": "no sweep of workflow 'priced' has run here",
+        "because": sentence("no sweep of workflow {} has run here", "'priced'"),
     }
     project.inside("run", "first.yaml", "--quiet", check=0)
     (spent,) = project.query("SELECT sum(usd) FROM node_runs")[0]
@@ -91,10 +92,12 @@ def test_each_variant_has_its_own_price_and_others_than_ran_have_none(project: P
     found = price(project, "large")
     assert found["usd"] == pytest.approx([6 * (0.01 + 0.02 + 2 * (0.3 + 0.05))] * 2)
     shown = project.inside("plan", "large.yaml", check=0).stdout
-    assert "Price: about $4.38, by what" in shown
+    assert sentence("Price: about {}, by what", "$4.38") in shown
     assert f"{found['node_runs']} node runs of 1 earlier sweep" in " ".join(shown.split())
     write(project, "huge", "mini, huge")
-    assert price(project, "huge")["because"] == "answer=model=huge did not run in earlier sweeps of the workflow"
+    assert price(project, "huge")["because"] == sentence(
+        "{} did not run in earlier sweeps of the workflow", "answer=model=huge"
+    )
     unknown = " ".join(project.inside("plan", "huge.yaml", check=0).stdout.split())
     assert "Price: not known, because answer=model=huge did not run in earlier sweeps" in unknown
     project.inside("run", "huge.yaml", "--quiet", check=0)
@@ -119,4 +122,4 @@ def test_a_cost_that_is_not_known_is_no_price(project: Project) -> None:
     project.inside("run", "first.yaml", "--quiet", check=0)
     found = price(project, "first")
     assert found["usd"] is None
-    assert "the cost of review=default is unknown" in found["because"]
+    assert sentence("the cost of {}={} is unknown", "review", "default") in found["because"]

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from tests.support.attempts import ATTEMPTS
+from tests.support.prose import sentence
 
 if TYPE_CHECKING:
     from tests.support.project import Outcome, Project
@@ -251,7 +252,7 @@ class TestTheMatrixOfASweep:
     def test_json_is_alone_on_stdout_and_the_rest_on_stderr(self, first: Outcome, document: dict[str, Any]) -> None:
         assert first.stdout.startswith("{")
         told, check, *progress = first.stderr.splitlines()  # the latter every 10 s
-        assert told == f"sweep first ({document['sweep']['id']}): 640 cells"
+        assert told == sentence("sweep {} ({}): {} cells", "first", document["sweep"]["id"], 640)
         assert check.startswith("cells that fail are left out by ")
         assert all(re.fullmatch(r"\d+ of 640 cells, 0 failed, [\d,]+ node runs", line) for line in progress)
 
@@ -331,7 +332,7 @@ class TestTheMatrixOfASweep:
     def test_the_table_fits_eighty_columns(self, shared_project: Project) -> None:
         table = shared_project.inside("matrix", "first", env={"COLUMNS": "80"}, check=0).stdout
         assert "first (completed)" in table
-        assert "840 executed, 1,920 without sharing (56% saved)" in table
+        assert sentence("{} executed, {} without sharing{}", 840, "1,920", " (56% saved)") in table
         assert max(map(len, table.splitlines())) <= 80
 
     def test_cells_can_be_listed(self, shared_project: Project, document: dict[str, Any]) -> None:
@@ -682,9 +683,12 @@ class TestLimits:
         assert found["sweep"]["finished_at"] is None
         assert found["node_runs"]["executed"] == found["node_runs"]["attempts"] == 100
         assert (
-            f"paused (limit reached: node_runs = 100); continue with: wtb resume {found['sweep']['id']}" in paused.said
+            sentence(
+                "paused ({}); continue with: wtb resume {}", "limit reached: node_runs = 100", found["sweep"]["id"]
+            )
+            in paused.said
         )
-        assert any("limit reached: node_runs = 100" in warning for warning in found["warnings"])
+        assert any(sentence("limit reached: {} = {}", "node_runs", 100) in warning for warning in found["warnings"])
 
         again = contract(project.inside("resume", "first", "--limits", "node_runs=300", "--format", "json", check=1))
         assert (again["sweep"]["status"], again["node_runs"]["executed"]) == ("paused", 300)
@@ -702,7 +706,7 @@ class TestLimits:
         found = contract(paused)
         assert found["sweep"]["status"] == "paused"
         assert 2 < found["cost"]["usd"] <= 3
-        assert "limit reached: usd = 3 (spent " in paused.said
+        assert sentence("limit reached: {} = {}", "usd", "3 (spent ") in paused.said
         last = contract(project.inside("resume", "small", "--limits", "usd=100", "--format", "json", check=0))
         assert last["cost"]["usd"] == 2 * 10 * 1.75
 
@@ -722,7 +726,7 @@ class TestLimits:
             if found["cells"]["succeeded"]:
                 break
         assert 0 < found["cells"]["succeeded"] < 20
-        assert f"limit reached: wall = {wall:g} s" in paused.said
+        assert sentence("limit reached: {} = {}", "wall", f"{wall:g} s") in paused.said
         assert contract(project.inside("resume", f"small{number}", "--limits", "wall=1h", "--format", "json", check=0))
 
     @pytest.mark.parametrize("kind", ["def", "async def"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import wtb
+from tests.support.prose import sentence
 
 if TYPE_CHECKING:
     from tests.support.project import Project
@@ -118,7 +119,12 @@ def test_what_is_wrong_with_each_case_is_told_once(sheet: Project) -> None:
     assert said.count("key 'question'") == 1
     assert "typed.csv: case '0' and 29 more: key 'question': " in said
     said = " ".join(sheet.inside("plan", "listed.yaml", check=2).said.split())
-    assert "case 'c0' and 29 more: key 'Question' is not in the state; did you mean 'question'?" in said
+    assert (
+        "case 'c0' and 29 more: "
+        + sentence("key {} is not in the state", "'Question'")
+        + sentence("; did you mean '{}'?", "question")
+        in said
+    )
 
 
 def test_ids_are_found_however_they_are_typed(sheet: Project) -> None:

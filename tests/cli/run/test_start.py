@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.project import Outcome, Project
+from tests.support.prose import sentence
 from wtb import END, Workflow
 from wtb.core.errors import ConflictError, InputError
 from wtb.operations.execution import start
@@ -107,10 +108,10 @@ def test_it_pauses_at_a_breakpoint_and_goes_on_with_another_state(flow: Project)
     assert f"breakpoint  before {place}" in flow.inside("status", id, check=0).stdout
 
     refused = flow.inside("resume", id, "--set", "y=1", "--set", "x=much", check=2)
-    assert "key 'y' is not in the state" in refused.said
-    assert "key 'x': found 'much'; expected int" in refused.said
+    assert sentence("key {} is not in the state", "'y'") in refused.said
+    assert sentence("key {}: found {}; expected {}", "'x'", "'much'", "int") in refused.said
     refused = flow.inside("resume", id, "--limits", "nodes.nope.usd=1", check=2)
-    assert "has no such node" in refused.said
+    assert sentence("has no such node") in refused.said
     assert flow.query("SELECT status FROM executions") == [("paused",)]
     assert flow.inside("resume", id, "--set", "x=90", check=0).json["x"] == 91
     shown = flow.inside("show", id, "--calls", "--format", "json", check=0).json
@@ -118,7 +119,12 @@ def test_it_pauses_at_a_breakpoint_and_goes_on_with_another_state(flow: Project)
     boundaries = flow.inside("history", id, "--format", "json", check=0).json["boundaries"]
     assert [one["status"] for one in boundaries] == ["succeeded"] * 3
     again = flow.inside("resume", id, check=2)
-    assert "is completed: it cannot be resumed; possible: fork it, or roll it back" in again.said
+    assert (
+        sentence("is completed")
+        + sentence(": it cannot be {}; possible: ", "resumed")
+        + sentence("fork it, or roll it back")
+        in again.said
+    )
 
 
 @pytest.mark.parametrize("failing", [False, True], ids=["as it began", "tried again"])
@@ -129,7 +135,7 @@ def test_a_single_execution_has_one_id_in_all_messages(flow: Project, database_u
     if failing:
         flow.inside("resume", id, check=1)
         again = flow.inside("retry", id, check=1)
-        assert f"execution {id}-2 continues with the cells of {id}" in again.said
+        assert sentence("execution {} continues with the cells of {}", f"{id}-2", id) in again.said
     name = f"{id}-2" if failing else id
     assert {row[0] for row in flow.query("SELECT id FROM executions")} == {id, name}
     assert flow.inside("status", name, check=0).stdout.startswith(f"execution flow ({name}): ")
@@ -169,7 +175,9 @@ def test_at_a_limit_it_says_how_to_go_on(flow: Project) -> None:
     assert command in held.said
 
     assert flow.inside("status", id, "--format", "json", check=0).json["commands"][0] == command
-    assert "limit reached: node_runs = 1" in " ".join(flow.inside("status", id, check=0).stdout.split())
+    assert sentence("limit reached: {} = {}", "node_runs", 1) in " ".join(
+        flow.inside("status", id, check=0).stdout.split()
+    )
     refused = flow.inside("retry", id, check=2)
     assert "possible: resume, pause or cancel it" in refused.said
     assert flow.inside("resume", id, "--limits", "node_runs=9", check=0).json["x"] == 2
@@ -189,7 +197,9 @@ def test_one_execution_of_a_sweep_goes_on_alone(flow: Project) -> None:
     assert flow.inside("resume", second, check=0).json["x"] in (2, 3)
 
     assert flow.query(f"SELECT status FROM executions WHERE id = '{first}'") == [("pending",)]
-    assert flow.query("SELECT status, reason FROM sweeps") == [("paused", "executions that can continue: 1")]
+    assert flow.query("SELECT status, reason FROM sweeps") == [
+        ("paused", sentence("executions that can continue: {}", 1))
+    ]
     # What holds a sweep up is told as it is now, and not as it was when it was paused.
     flow.inside("pause", first, check=0)
     assert flow.inside("status", "two", "--format", "json", check=0).json["sweep"]["reason"] == "paused executions: 1"
@@ -199,22 +209,22 @@ def test_one_execution_of_a_sweep_goes_on_alone(flow: Project) -> None:
 def test_the_database_of_a_stack_that_is_down_is_not_called_missing(flow: Project) -> None:
     flow.write({".wtb/postgres/PG_VERSION": "16"})
     for command in (["status", "x"], ["list"], ["db", "version"]):
-        assert "the stack of this folder is down" in flow.inside(*command, check=2).said
+        assert sentence("the stack of this folder is down") in flow.inside(*command, check=2).said
 
 
 def test_a_failed_one_is_tried_again_with_fixed_code(flow: Project) -> None:
     failed = flow.inside("start", "flow:wf", "--set", "x=100", check=1)
     id = started(failed)
     assert "failed: node 'check': ValueError: too large trying again gives the same" in failed.said
-    assert f"once its cause is corrected: wtb retry {id}" in failed.said
+    assert sentence("once its cause is corrected") + sentence(": wtb retry {}", id) in failed.said
     flow.write({"flow.py": FLOW.replace("> 100", "> 1000")})
 
     again = flow.inside("retry", id, check=0)
 
     assert again.json["x"] == 101
-    assert "the code of check=default has changed" in again.said
+    assert sentence("the code of {}={} has changed", "check", "default") in again.said
     nothing = flow.inside("retry", id, check=2)
-    assert "cannot be retried: none of its cells has failed" in nothing.said
+    assert sentence("cannot be {}", "retried") + sentence(": none of its cells has failed") in nothing.said
 
 
 @pytest.mark.parametrize(
@@ -224,19 +234,32 @@ def test_a_failed_one_is_tried_again_with_fixed_code(flow: Project) -> None:
         (["--input", "flow.py"], "--input flow.py: not JSON"),
         (
             ["--input", "list.json"],
-            "list.json: 'input' is a list of 1; expected a mapping from keys of the state to values",
+            "list.json: "
+            + sentence("'input' is {}; expected a mapping from keys of the state to values", "a list of 1"),
         ),
-        (["--set", "z=1"], "key 'z' is not in the state"),
-        (["--set", "x=much"], "key 'x': found 'much'; expected int"),
-        (["--set", "docs=[]"], "key 'x' is missing"),
-        (["--set", "x=1", "--variant", "add=tne"], "node 'add' has no variant 'tne'; did you mean 'ten'?"),
-        (["--set", "x=1", "--variant", "add"], "--variant 'add': expected NODE=VARIANT"),
-        (["--set", "x=1", "--from", "chekc"], "has no node 'chekc' to start from; did you mean 'check'?"),
-        (["--set", "x=1", "--until", "chekc"], "the workflow has no node 'chekc'; did you mean 'check'?"),
-        (["--set", "x=1", "--break", "add if y > 1"], "the state has no key 'y'"),
-        (["--set", "x=1", "--break", "add if x > "], "'x >', which cannot be read; expected a condition such as"),
-        (["--set", "x=1", "--break", "add if open('x')"], "\"open('x')\" is not allowed here"),
-        (["--set", "x=1", "--break", "add if x.__class__.__name__()"], "is not allowed here"),
+        (["--set", "z=1"], sentence("key {} is not in the state", "'z'")),
+        (["--set", "x=much"], sentence("key {}: found {}; expected {}", "'x'", "'much'", "int")),
+        (["--set", "docs=[]"], sentence("key '{}' is missing", "x")),
+        (
+            ["--set", "x=1", "--variant", "add=tne"],
+            sentence("node {} has no variant {}", "'add'", "'tne'") + sentence("; did you mean '{}'?", "ten"),
+        ),
+        (["--set", "x=1", "--variant", "add"], sentence("{} {}: expected NODE=VARIANT", "--variant", "'add'")),
+        (
+            ["--set", "x=1", "--from", "chekc"],
+            sentence("has no node {} to start from", "'chekc'") + sentence("; did you mean '{}'?", "check"),
+        ),
+        (
+            ["--set", "x=1", "--until", "chekc"],
+            sentence("the workflow has no node {}", "'chekc'") + sentence("; did you mean '{}'?", "check"),
+        ),
+        (["--set", "x=1", "--break", "add if y > 1"], sentence("the state has no key {}", "'y'")),
+        (
+            ["--set", "x=1", "--break", "add if x > "],
+            sentence("{}, which cannot be read; expected {}", "'x >'", "a condition such as"),
+        ),
+        (["--set", "x=1", "--break", "add if open('x')"], sentence("{} is not allowed here", "\"open('x')\"")),
+        (["--set", "x=1", "--break", "add if x.__class__.__name__()"], sentence("is not allowed here")),
         (["--set", "x=1", "--mode", "manul"], "'run.mode' is 'manul'; expected 'autonomous' or 'interactive'"),
         (["--set", "x=1", "--limits", "usd"], "expected KEY=VALUE"),
     ],
@@ -267,7 +290,7 @@ def test_a_node_that_runs_is_ended_by_pause_now_and_runs_again_on_resume(flow: P
         paused = flow.inside("pause", id, "--now", "--reason", "wrong index", check=0)
         ended = running.wait(check=1)
 
-    assert "continue with: wtb resume" in paused.said
+    assert sentence("continue with: wtb resume") in paused.said
     assert "wrong index" in ended.said
     assert flow.node_processes() == []
     assert flow.query("SELECT * FROM attempts WHERE status = 'failed'") == []
@@ -312,7 +335,7 @@ def test_breakpoints_of_a_sweep_are_listed_and_changed(flow: Project) -> None:
     changed = ["--remove", "after add", "--add", "check if x > 100", "--format", "json"]
     listed = flow.inside("break", "sweep", *changed, check=0).json["breakpoints"]
     assert listed == ["before add", "before check if x > 100"]
-    assert "did you mean 'check'?" in flow.inside("break", "sweep", "--add", "chekc", check=2).said
+    assert sentence("did you mean '{}'?", "check") in flow.inside("break", "sweep", "--add", "chekc", check=2).said
     assert "no breakpoint" in flow.inside("break", "sweep", "--remove", "look", check=2).said
     # All its paused executions go on.
     assert flow.inside("resume", "sweep", "--format", "json", check=0).json["cells"]["succeeded"] == 2
@@ -342,9 +365,11 @@ def test_python_starts_holds_changes_and_retries_one(tmp_path: Path) -> None:
     run = start(wf, {"x": 4, "by": 0}, until="double", db=db).wait(60)
     assert (run.status, run.reason, run.state["x"]) == ("paused", "breakpoint after double", 8)
     assert run.resume().wait(60).status == "failed"
-    with pytest.raises(ConflictError, match="is failed: it cannot be resumed; possible: retry it"):
+    with pytest.raises(
+        ConflictError, match=sentence("is {}: it cannot be {}; possible: {}", "failed", "resumed", "retry it")
+    ):
         run.resume()
-    with pytest.raises(InputError, match="there is no execution"):
+    with pytest.raises(InputError, match=sentence("there is no execution")):
         open_bench(run.database).execution("nothing")
 
     continued = start(wf, {"x": 4, "by": 0}, breakpoints=["halve if by == 0"], db=db).wait(60)

@@ -13,6 +13,7 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.crew import ran, status_of, write_sweep
 from tests.support.project import Outcome
+from tests.support.prose import sentence
 from wtb.hosting.servers.processes import free_port
 from wtb.hosting.servers.valkey import ValkeyServer
 
@@ -27,7 +28,9 @@ class TestASubmission:
     def test_prints_the_id_alone_and_runs_to_its_end(self, crew: Cluster) -> None:
         done = crew.wtb("submit", write_sweep(crew.project, "plain"), check=0)
         assert sweeps_named(crew, "plain") == [done.stdout.strip()]
-        assert done.stderr.splitlines()[0] == f"sweep plain ({done.stdout.strip()}): 4 cells; 1 worker to run it"
+        assert done.stderr.splitlines()[0] == sentence(
+            "sweep {} ({}): {} cells", "plain", done.stdout.strip(), 4
+        ) + sentence("; {} to run it", "1 worker")
         crew.wait_completed(done.stdout.strip())
         assert crew.cells(done.stdout.strip()) == {"succeeded": 4}
 
@@ -45,7 +48,7 @@ class TestASubmission:
 
     def test_with_a_format_of_matrices_needs_wait(self, crew: Cluster) -> None:
         done = crew.wtb("submit", write_sweep(crew.project, "formats"), "--format", "csv", check=2)
-        assert "give --wait, too" in done.said
+        assert sentence("give --wait, too") in done.said
         assert sweeps_named(crew, "formats") == []
 
     def test_of_a_bad_file_is_refused_as_run_refuses_it(self, crew: Cluster) -> None:
@@ -58,7 +61,7 @@ class TestASubmission:
 class TestWithoutAWorker:
     def test_it_is_refused_and_says_how_to_start_one(self, crew: Cluster) -> None:
         done = crew.wtb("submit", write_sweep(crew.project, "gpus", workflow="flow:remote"), check=4)
-        assert "no worker takes from the queue 'gpu', so nothing was submitted" in done.said
+        assert sentence("no worker takes from the queue {}", "'gpu', so nothing was submitted") in done.said
         assert "`wtb worker --queues gpu`" in done.said
         assert sweeps_named(crew, "gpus") == []
 
@@ -69,10 +72,12 @@ class TestWithoutAWorker:
         crew.until(lambda: crew.one(waiting, sweep=sweep) == 2, "both cases to wait for the other queue")
         found = crew.wtb("status", sweep, "--format", "json", check=0).json
         assert found["queue"]["waiting"] == [
-            {"queue": "gpu", "executions": 2, "why": "no worker takes from the queue 'gpu'"}
+            {"queue": "gpu", "executions": 2, "why": sentence("no worker takes from the queue {}", "'gpu'")}
         ]
         assert found["next"] is None
-        assert "start one with: wtb worker --queues gpu" in " ".join(crew.wtb("status", sweep, check=0).stdout.split())
+        assert sentence("start one with: ") + sentence("wtb worker --queues {}", "gpu") in " ".join(
+            crew.wtb("status", sweep, check=0).stdout.split()
+        )
 
 
 class TestWaiting:
@@ -101,7 +106,10 @@ class TestWaiting:
             running.signal(number)
             left = running.wait(130)
         (sweep,) = sweeps_named(crew, name)
-        assert f"the sweep continues. Look on with: wtb watch {sweep}; end it with: wtb cancel {sweep}" in left.said
+        assert (
+            sentence("the sweep continues. Look on with: wtb watch {}; end it with: wtb cancel {}", sweep, sweep)
+            in left.said
+        )
         assert left.json["sweep"]["id"] == sweep
         assert status_of(crew, sweep) == "running"
         crew.project.write({gate: ""})
@@ -114,7 +122,7 @@ def submitted_within_bounds(cluster: Cluster, name: str, usual_s: float, *more: 
     done = cluster.wtb("submit", file, *more, check=0)
     took = time.monotonic() - began
     assert took < usual_s + BOUND_S, f"{took:.1f} s, otherwise {usual_s:.1f} s"
-    assert "the sweep is accepted, and starts when the broker is back" in done.said
+    assert sentence("the sweep is accepted, and starts when the broker is back") in done.said
     return done
 
 
@@ -142,13 +150,13 @@ class TestABroker:
             done = submitted_within_bounds(crew, "hanging", usual_s)
         finally:
             os.kill(pid, signal.SIGCONT)
-        assert "does not answer within 2 s" in done.said
+        assert sentence("does not answer within {} s", 2) in done.said
         crew.wait_completed(done.stdout.strip())
 
     def test_that_refuses_the_password_holds_up_no_submission(self, crew: Cluster, usual_s: float) -> None:
         wrong = re.sub(r":[^:@]*@", ":wrong@", crew.valkey.url)
         done = submitted_within_bounds(crew, "unknown", usual_s, "--broker", wrong)
-        assert "refuses the password" in done.said
+        assert sentence("refuses the password") in done.said
         assert "wrong" not in done.said.replace("WRONGPASS", "")
         crew.wait_completed(done.stdout.strip())
 
@@ -156,7 +164,7 @@ class TestABroker:
         settings = {"maxmemory": "1", "maxmemory-policy": "noeviction"}
         with ValkeyServer(servers_folder / "valkey-full", settings=settings) as full:
             done = submitted_within_bounds(crew, "full", usual_s, "--broker", full.url)
-        assert "accepts no messages" in done.said
+        assert sentence("accepts no messages") in done.said
         crew.wait_completed(done.stdout.strip())
 
     def test_that_nobody_names_is_refused(self, crew: Cluster) -> None:
@@ -176,5 +184,5 @@ class TestADatabase:
 
     def test_that_workers_cannot_share_is_refused(self, crew: Cluster) -> None:
         done = crew.wtb("submit", write_sweep(crew.project, "sqlite"), "--db", "sqlite:///alone.db", check=2)
-        assert "workers need PostgreSQL" in done.said
+        assert sentence("workers need PostgreSQL") in done.said
         assert not (crew.project.folder / "alone.db").exists()

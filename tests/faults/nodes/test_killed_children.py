@@ -24,6 +24,7 @@ from tests.support.invariants import (
     write_trail,
 )
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 
 @pytest.mark.parametrize("whom", ["worker", "keeper", "all workers"])
@@ -105,7 +106,7 @@ run: {concurrency: 1}
 """
 
 
-@pytest.mark.parametrize("when", ["before the first node", "in place of one that was killed"])
+@pytest.mark.parametrize("when", [sentence("before the first node"), "in place of one that was killed"])
 def test_a_node_process_killed_while_it_starts_is_started_again(sqlite_project: Project, when: str) -> None:
     project = sqlite_project
     project.write({"slow.py": SLOW_START, "sweep.yaml": SLOW_SWEEP, "cases.jsonl": project.cases(2)})

@@ -13,6 +13,7 @@ import pytest
 from tests.support.attempts import ATTEMPTS
 from tests.support.invariants import invariants_hold, lives, nothing_is_left, processes_left
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 # What a node does is chosen by its variant; each notes the processes that it makes.
 FLOW = """
@@ -205,7 +206,7 @@ def test_what_a_node_started_with_an_empty_environment_ends_although_it_killed_i
     project.wtb("run", "sweep.yaml", "--quiet", check=1)
     ((status, failure),) = failures(project).values()
     assert status == "set_aside"
-    assert "together with its reaper" in failure
+    assert sentence("together with its reaper") in failure
     orphans = pids(project, "orphan")
     assert len(orphans) == 2
     assert not [pid for pid in orphans if lives(pid)]
@@ -250,7 +251,7 @@ def test_a_fork_bomb_ends_with_its_own_cell(sqlite_project: Project) -> None:
     project.wtb("run", "sweep.yaml", "--quiet", check=1)
     ((status, failure),) = failures(project).values()
     assert status == "set_aside"
-    assert "more than run.rlimits.processes allows" in failure
+    assert sentence("more than run.rlimits.processes allows") in failure
     assert len(pids(project, "bomb")) == 2
     assert not [pid for pid in pids(project, "bomb") if lives(pid)]
     invariants_hold(project, {"succeeded": 1, "set_aside": 1})

@@ -8,6 +8,7 @@ from typing import Any
 from tests.support.attempts import ATTEMPTS
 from tests.support.invariants import GATED
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 FLOW = (
     GATED
@@ -59,7 +60,7 @@ def test_a_killed_runner_leaves_no_reservation_and_what_it_told_of_counts(projec
         run.process.wait()
     project.write({"gate": ""})
     paused = project.inside("resume", "spends", "--quiet", check=1)
-    assert "limit reached: usd = 3.5" in paused.said
+    assert sentence("limit reached: {} = {}", "usd", "3.5") in paused.said
     spent = one(project, "SELECT spent FROM budgets")
     assert spent == one(project, f"SELECT sum(usd) FROM {ATTEMPTS}")
     assert 2.5 < spent <= 3.5

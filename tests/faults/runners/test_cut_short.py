@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 WORKFLOW = """
 from wtb import END, Workflow
@@ -62,8 +63,10 @@ def test_doctor_finds_cells_that_succeeded_without_their_last_node_and_retry_rep
         {
             "name": "cells",
             "status": "problem",
-            "found": f"{CASES} cells of sweep {sweep} succeeded without the last node, since a worker was killed",
-            "fix": f"run `wtb retry {sweep}`: it runs what is missing",
+            "found": sentence(
+                "{} of sweep {} succeeded without the last node, since a worker was killed", f"{CASES} cells", sweep
+            ),
+            "fix": sentence("run `wtb retry {}`: it runs what is missing", sweep),
         }
     ]
 
@@ -76,7 +79,7 @@ def test_doctor_finds_cells_that_succeeded_without_their_last_node_and_retry_rep
     assert final_states(project) == whole
     assert problems(project) == []
     assert project.query("SELECT node, variant FROM node_runs WHERE status <> 'succeeded'") == []
-    assert "no cells to retry" in project.wtb("retry", "short", check=0).said
+    assert sentence("no cells to retry") in project.wtb("retry", "short", check=0).said
 
 
 def final_states(project: Project) -> dict[tuple[str, int], Any]:

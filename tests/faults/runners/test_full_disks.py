@@ -28,6 +28,7 @@ from tests.support.invariants import (
     write_trail,
 )
 from tests.support.project import Project, Running
+from tests.support.prose import sentence
 from wtb.hosting.servers.postgres import PostgresServer
 
 MountDisk = Callable[[Path, int], SmallDisk]
@@ -121,7 +122,7 @@ def test_a_sweep_whose_files_fill_the_disk_waits_and_goes_on_by_itself_when_ther
         subprocess.run(["mount", "-o", "remount,size=64m", str(place)], check=True)
         done = running.wait(check=0)
     assert "Traceback" not in done.stderr
-    assert "there is room again" in done.said
+    assert sentence("there is room again") in done.said
     assert events(project, "sweep.disk_has_room")
     assert project.query("SELECT reason FROM sweeps") == [(None,)]
     invariants_hold(project, {"succeeded": 2 * CASES})
@@ -161,7 +162,7 @@ def test_a_worker_whose_disk_is_full_goes_on_by_itself_and_works_on_what_needs_n
     project.until(lambda: events(project, "sweep.disk_full"), "an event")
     ((status, reason),) = project.query("SELECT status, reason FROM sweeps")
     assert status == "running"
-    assert "it continues by itself" in reason
+    assert sentence("it continues by itself") in reason
 
     write_trail(project, 1, params="{files: false}")
     project.write({"trail.py": without_files(project)})
@@ -326,7 +327,7 @@ def test_a_database_whose_disk_is_full_loses_no_accepted_outcome(
         database_disk.make_room()
         done = running.wait(check=0)
     assert "Traceback" not in done.stderr, done.stderr
-    assert "there is room again" in done.said
+    assert sentence("there is room again") in done.said
     nothing_committed_ran_again(project, first)
     assert project.query("SELECT status, count(*) FROM cells GROUP BY status") == [("succeeded", 16)]
     invariants_hold(project, {"succeeded": 16})

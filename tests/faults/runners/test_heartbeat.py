@@ -16,6 +16,7 @@ from tests.support.invariants import (
     write_trail,
 )
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 PAUSED = "its heartbeat ended"
 
@@ -33,7 +34,7 @@ def test_a_runner_without_a_heartbeat_ends_its_nodes_and_pauses(project: Project
         if hold:
             assert not [one for one in (*keepers, *workers) if lives(one.pid)]
     assert PAUSED in done.said
-    assert "continue with: wtb resume" in done.said
+    assert sentence("continue with: wtb resume") in done.said
     assert done.code == 1, "130 means that somebody interrupted it"
     assert done.json["sweep"]["status"] == "paused"
     ((status, reason),) = project.query("SELECT status, reason FROM sweeps")

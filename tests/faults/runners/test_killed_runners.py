@@ -28,6 +28,7 @@ from tests.support.invariants import (
     write_trail,
 )
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.core.fault_points import POINTS
 
 CASES = 4
@@ -102,7 +103,7 @@ def test_a_runner_killed_between_batches_of_a_submission_leaves_what_nobody_sees
 
     assert project.query("SELECT status FROM sweeps") == [("submitting",)]
     assert project.query("SELECT count(*) FROM cells") > [(0,)]
-    assert "there are no sweeps" in project.inside("list", check=0).said
+    assert sentence("there are no sweeps") in project.inside("list", check=0).said
     assert project.inside("show", "trail").code == 2
 
     write_trail(project, 1)
@@ -124,7 +125,7 @@ def test_a_deletion_that_was_killed_is_ended_by_a_collection(project: Project, f
     project.wtb("delete", "trail", "--yes", check=KILLED, env={"WTB_FAULT": fault})
 
     assert project.query("SELECT status FROM sweeps") == [("deleting",)]
-    assert "there are no sweeps" in project.inside("list", check=0).said
+    assert sentence("there are no sweeps") in project.inside("list", check=0).said
     assert project.inside("delete", "trail", "--yes").code == 2
     project.inside("gc", check=0)
     for table in ("sweeps", "cases", "cells", "executions", "checkpoints", "node_runs", "attempts", "events"):

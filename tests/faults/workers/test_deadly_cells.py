@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.cluster import Cluster
+from tests.support.prose import sentence
 from wtb.store.runs.maintenance import SET_ASIDE_LOSSES
 
 # The node of case c1 kills: itself, or the process that is so many generations above it.
@@ -91,7 +92,7 @@ def test_a_node_that_kills_its_worker_every_time_is_set_aside(cluster: Cluster) 
     assert sum(not worker.lives for worker in cluster.workers) in (SET_ASIDE_LOSSES, SET_ASIDE_LOSSES + 1)
     cluster.ends_well(OUTCOME)
     (failure,) = cluster.query("SELECT failure FROM cells WHERE status = 'set_aside'")[0]
-    assert failure["message"] == f"its worker died {SET_ASIDE_LOSSES} times while it was in a node"
+    assert failure["message"] == sentence("its worker died {} times while it was in a node", SET_ASIDE_LOSSES)
     ((cell,),) = [(data,) for data in cluster.events("cell.set_aside")]
     assert (cell["case"], cell["error"]) == ("c1", failure["message"])
     status = cluster.wtb("status", "deadly", check=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.cluster import Cluster
+from tests.support.prose import sentence
 
 FLOW = """
 import os
@@ -57,8 +58,8 @@ def test_the_memory_quota_of_a_session_holds_over_all_workers(crew: Cluster) -> 
         "SELECT failure FROM attempts WHERE status = 'failed' AND failure ->> 'kind' = 'killed'"
     )[0]
     assert failure["type"] == "MemoryQuotaReached"
-    assert "the node processes of session 'small' used " in failure["message"]
-    assert "of its memory quota of 600.0 MB" in failure["message"]
+    assert sentence("the node processes of session {} used ", "'small'") in failure["message"]
+    assert sentence("of its memory quota of {}", "600.0 MB") in failure["message"]
     runners = "SELECT count(*) FROM session_memory WHERE used > 100000000"
     crew.until(lambda: crew.one(runners) >= 1, "what is used to be recorded")
     assert crew.wtb("session", "show", "small", "--format", "json", check=0).json["session"]["quota"]["memory"] == 6e8

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.cluster import Cluster, Worker
 from tests.support.invariants import write_trail
+from tests.support.prose import sentence
 from wtb.hosting.stack.standby import WAITS
 
 # numpy takes as long as a tenth of all that a worker imports; the rest is of other commands.
@@ -67,7 +68,7 @@ def test_a_worker_that_stands_by_stops_at_once(cluster: Cluster) -> None:
 
 def test_a_spare_has_the_name_of_its_worker(cluster: Cluster) -> None:
     outcome = cluster.wtb("worker", "--standby", check=2)
-    assert "--standby without --name" in outcome.said
+    assert sentence("--standby without --name") in outcome.said
 
 
 def test_a_worker_starts_without_what_only_other_commands_need(cluster: Cluster) -> None:

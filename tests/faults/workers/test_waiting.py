@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.cluster import Cluster
+from tests.support.prose import sentence
 
 FLOW = """
 from wtb import END, Workflow
@@ -55,7 +56,7 @@ def test_waiting_holds_no_slot_and_survives_kill_9_of_the_worker(cluster: Cluste
     assert len(questions) == 3  # one a case, for both variants
     for id in questions:
         said = project.inside("answer", id, "approve", "--feedback", "yes", env=cluster.env, check=0)
-        assert "2 executions for the workers" in said.said
+        assert sentence("{} for the workers", "2 executions") in said.said
     cluster.start_worker(concurrency=1)
     cluster.ends_well({"succeeded": 6})
     assert sorted(project.log()) == ["make c0", "make c1", "make c2"]

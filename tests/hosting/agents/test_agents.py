@@ -17,6 +17,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.support.bench import make_bench
+from tests.support.prose import sentence
 from tests.support.tenants import Tenant, asking, limited_to
 from wtb import Workflow
 from wtb.core.errors import AccessDenied, ConflictError, InputError, NotFound
@@ -164,7 +165,7 @@ def test_nothing_starts_before_the_agent_agrees(place: Place, monkeypatch: pytes
     monkeypatch.setattr(tools, "_do", lambda context, name, *arguments, **named: done.append(name) or {})
     reply = place.call("start", workflow="shop", input={"x": 1}, wait_s=20)
     assert reply["decision"].startswith("NOTHING WAS DONE YET. This would run shop once")
-    assert (reply["done"], done) == (False, ["workflow show --published"])
+    assert (reply["done"], done) == (False, [sentence("workflow show --published")])
     with pytest.raises(InputError, match="wait_s: 21 is greater than the maximum of 20"):
         place.call("start", workflow="shop", input={"x": 1}, wait_s=21)
 
@@ -205,7 +206,7 @@ def _forged(place: Place, token: str) -> Callable[[], Any]:
 def test_a_consent_to_something_else_is_none(place: Place, hostile: Callable[[Place, str], Callable[[], Any]]) -> None:
     before = place.status()
     token = place.call("steer", ref=place.mine.names["sweep"], action="cancel")["confirm"]["token"]
-    with pytest.raises(ConflictError, match="nothing was done"):
+    with pytest.raises(ConflictError, match=sentence("nothing was done")):
         hostile(place, token)()
     assert place.status() == before
 
@@ -222,7 +223,7 @@ def test_a_consent_is_of_use_once() -> None:
     confirmations = Confirmations()
     token = confirmations.offer("ann", "steer", {"ref": "a", "action": "cancel"}).token
     confirmations.take(token, "ann", "steer", {"action": "cancel", "ref": "a"})
-    with pytest.raises(ConflictError, match="used already; nothing more was done"):
+    with pytest.raises(ConflictError, match=sentence("used already; nothing more was done")):
         confirmations.take(token, "ann", "steer", {"ref": "a", "action": "cancel"})
     with pytest.raises(ConflictError):
         Confirmations().take(confirmations.offer("ann", "a", {}).token, "ann", "a", {})
@@ -234,7 +235,7 @@ def test_a_consent_is_none_to_the_same_with_another_sweep_of_that_name(place: Pl
     confirm = place.call("steer", **given)["confirm"]["token"]
     sweep, session = tenant.names["sweep_name"], tenant.names["session"]
     newer = make_bench(place.context.database, tmp_path, asking(), sweep=sweep, session=session)
-    with pytest.raises(ConflictError, match="has changed since you were told; nothing was done"):
+    with pytest.raises(ConflictError, match=sentence("has changed since you were told; nothing was done")):
         place.call("steer", **given, confirm=confirm)
     assert newer.status == "pending"
     with pytest.raises(ConflictError, match="used already"):
@@ -264,7 +265,7 @@ def test_a_budget_is_not_got_round_by_what_others_submitted(place: Place, name: 
     asked = {"ref": place.mine.names["execution"], **given}
     confirm = place.call(name, caller, **asked)["confirm"]["token"]
     before = place.status()
-    with pytest.raises(AccessDenied, match="was not submitted with it"):
+    with pytest.raises(AccessDenied, match=sentence("was not submitted with it")):
         place.call(name, caller, **asked, confirm=confirm)
     assert place.status() == before
 
@@ -278,7 +279,7 @@ def test_what_others_submitted_is_not_set_going_on_another_budget(
     identity = replace(limited_to("acme"), token=place.mine.names["token"])
     acting = place.context.acting_as(identity, OPERATIONS[name].needs, Origin("test", None, identity.token))
     before = place.status()
-    with pytest.raises(AccessDenied, match="was not submitted with it"):
+    with pytest.raises(AccessDenied, match=sentence("was not submitted with it")):
         OPERATIONS[name].function(acting, place.mine.names[kind], *given)
     assert place.status() == before
 
@@ -314,7 +315,7 @@ def test_cells_lost_to_a_provider_alone_are_retried(
     monkeypatch.setattr(tools, "_do", record)
     arguments = {"ref": place.mine.names["sweep"], "action": "retry", **given}
     offer = place.call("steer", **arguments)
-    assert ("only cells that were lost to a provider" in json.dumps(offer)) is bool(given.get("provider"))
+    assert (sentence("only cells that were lost to a provider") in json.dumps(offer)) is bool(given.get("provider"))
     assert not retried
     assert place.call("steer", **arguments, confirm=offer["confirm"]["token"])["done"]
     assert retried == [given]
@@ -323,7 +324,7 @@ def test_cells_lost_to_a_provider_alone_are_retried(
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
 def test_a_provider_is_rejected_with_other_actions_than_retry(place: Place, action: str) -> None:
     before = place.status()
-    with pytest.raises(InputError, match="expected it with retry only"):
+    with pytest.raises(InputError, match=sentence("expected it with retry only")):
         place.call("steer", ref=place.mine.names["sweep"], action=action, provider=True)
     assert place.status() == before
 
@@ -342,9 +343,9 @@ def test_what_belongs_to_another_project_is_as_if_it_did_not_exist(place: Place)
 
 def test_who_may_only_read_is_refused_and_noted(place: Place) -> None:
     reader = Caller(limited_to("acme", Permission.read))
-    with pytest.raises(AccessDenied, match="takes the scope steer"):
+    with pytest.raises(AccessDenied, match=sentence("takes the scope {}", "steer")):
         place.call("steer", reader, ref=place.mine.names["sweep"], action="cancel")
-    with pytest.raises(AccessDenied, match="takes the scope submit"):
+    with pytest.raises(AccessDenied, match=sentence("takes the scope {}", "submit")):
         place.call("submit", reader, sweep={})
     assert place.call("matrix", reader, ref=place.mine.names["sweep"])["done"]
 
@@ -357,7 +358,7 @@ def test_who_may_only_read_is_refused_and_noted(place: Place) -> None:
         ("matrix", {"ref": "a", "sql": "DROP"}, "'sql' was unexpected"),
         ("steer", {"ref": "a", "action": "delete"}, "'delete' is not one of"),
         ("status", {"ref": "a", "wait_s": 1e9}, "wait_s: 1000000000.0 is greater than the maximum"),
-        ("submit", {"sweep": {"x": "y" * 1_000_001}}, "at most 1,000,000 may be sent"),
+        ("submit", {"sweep": {"x": "y" * 1_000_001}}, sentence("at most {} may be sent", "1,000,000")),
         ("matrix", {"ref": "x", "confirm": "a"}, "'confirm' was unexpected"),
         ("cell", {}, None),
     ],
@@ -374,12 +375,12 @@ def test_arguments_within_each_other_without_end_are_refused() -> None:
     deep: dict[str, Any] = {}
     for _ in range(20_000):
         deep = {"a": deep}
-    with pytest.raises(InputError, match="within each other"):
+    with pytest.raises(InputError, match=sentence("within each other")):
         checked_arguments(find_tool("plan"), {"sweep": deep})
 
 
 def test_a_consent_where_there_is_nothing_to_confirm_is_refused(place: Place) -> None:
-    with pytest.raises(InputError, match="nothing to confirm"):
+    with pytest.raises(InputError, match=sentence("nothing to confirm")):
         place.call("steer", ref=place.mine.names["sweep"], action="pause", confirm="x")
 
 
@@ -449,7 +450,7 @@ def test_a_fault_says_nothing_of_the_inside(
 
     async def talk() -> None:
         async with Client(make_server(place.context, lambda _: ANN), mode=mode) as client:
-            with pytest.raises(MCPError, match="fault of the server") as told:
+            with pytest.raises(MCPError, match=sentence("fault of the server")) as told:
                 await client.read_resource("wtb:/api/v1/sweeps")
             assert "secret" not in str(told.value)
 
@@ -495,7 +496,7 @@ def test_comments_are_written_and_listed_under_the_name_of_the_caller(place: Pla
     assert made["decision"].startswith(f"Comment {number} is on case {case}, row 0")
     listed = place.call("comment", caller, ref=sweep)["document"]["comments"]
     assert [(one["number"], one["text"], one["by"]) for one in listed] == [(number, "Look at this.", "mallory")]
-    with pytest.raises(InputError, match="expected the case"):
+    with pytest.raises(InputError, match=sentence("expected the case")):
         place.call("comment", caller, ref=sweep, text="Of what?")
     with pytest.raises(InputError, match="there is no"):
         place.call("comment", Caller(limited_to("zeta")), ref=sweep)

@@ -15,6 +15,7 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_
 
 from tests.hosting.agents.task_client import TASKS, KnowsTasks, TaskParams, TaskRequest, ask
 from tests.support.bench import make_bench
+from tests.support.prose import sentence
 from tests.support.tenants import Tenant, asking, limited_to
 from wtb.hosting.agents.calling import Caller
 from wtb.hosting.agents.server import make_server
@@ -66,7 +67,7 @@ def test_a_sweep_that_goes_on_is_a_task_at_work(context: Context, tmp_path: Path
     sweep = make_bench(context.database, tmp_path, asking(), sweep="at-work").sweep_id
     task = talk(context, lambda client: ask(client, "tasks/get", sweep), extensions=[KnowsTasks()])
     assert (task.task_id, task.status, task.ttl_ms, task.result) == (sweep, "working", None, None)
-    assert "is pending: 0 of 1 cells ended" in task.status_message
+    assert sentence("{}: {} of {} cells ended", "is pending", 0, 1) in task.status_message
 
 
 def test_who_cancels_a_task_pauses_the_sweep_and_destroys_nothing(context: Context, tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_who_cancels_a_task_pauses_the_sweep_and_destroys_nothing(context: Conte
         return await ask(client, "tasks/get", sweep)
 
     reader = Caller(replace(OPERATOR, may={Permission.read: None}))
-    with pytest.raises(MCPError, match="takes the scope steer"):
+    with pytest.raises(MCPError, match=sentence("takes the scope {}", "steer")):
         talk(context, cancels, reader, extensions=[KnowsTasks()])
     assert find_sweep(context.database, sweep).status == "pending"
     task = talk(context, cancels, extensions=[KnowsTasks()])

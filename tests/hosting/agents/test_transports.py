@@ -24,6 +24,7 @@ from tests.hosting.client.sending import CELLS, SWEEP
 from tests.integrations.test_hostile_tools import CALLED, SCRIPTED
 from tests.support.cluster import Cluster
 from tests.support.project import FLOW
+from tests.support.prose import sentence
 from wtb.hosting.agents.replies import CHARACTERS_PER_TOKEN
 
 # Its only tool is another one from the first time that a node has called it.
@@ -125,7 +126,7 @@ def test_an_agent_runs_one_input_and_reads_how_it_went(module_cluster: Cluster, 
         async with connected(server, token) as agent:
             reply = await agent.agreed("start", workflow="shop", input={"x": 1}, wait_s=20)
             execution = reply["document"]["execution"]
-            assert reply["decision"] == f"Execution {execution} is completed."
+            assert reply["decision"] == sentence("Execution {} is {}.", execution, "completed")
             assert reply["document"]["result"]
             history = await agent.call("history", ref=execution)
             last = history["document"]["checkpoints"][-1]["id"]
@@ -205,7 +206,7 @@ def test_an_agent_is_told_that_a_server_changed_its_tools(module_cluster: Cluste
             return await agent.agreed("submit", sweep=sweep)
 
     warnings = anyio.run(go)["document"]["warnings"]
-    assert "changed tools: servers changed files.read while the sweep ran" in warnings
+    assert sentence("changed tools: servers changed {} while the sweep ran", "files.read") in warnings
     compared = module_cluster.wtb("compare", "tooled", "tooled", "--format", "json", check=0).json["changed"]
     assert compared["settings"] == []
 
@@ -256,7 +257,7 @@ def test_a_request_over_stdio_that_does_not_end_is_not_collected(module_cluster:
                 process.stdin.write(b"x" * 1_000_000)
         _, said = process.communicate()
     assert process.returncode == 2
-    assert "a request of more than 8,000,000 bytes came; nothing after it is read" in said.decode()
+    assert sentence("a request of more than {} bytes came; nothing after it is read", "8,000,000") in said.decode()
 
 
 def test_an_agent_of_this_machine_is_served_over_stdio(module_cluster: Cluster, server: Server) -> None:

@@ -19,6 +19,7 @@ from websockets.sync.client import connect
 from tests.hosting.api.serving import HEADERS, TOKEN, Server, answering
 from tests.support.bench import make_bench
 from tests.support.project import Project
+from tests.support.prose import sentence
 from tests.support.tenants import asking
 from wtb.hosting.api import connections
 from wtb.hosting.api.app import make_app
@@ -76,12 +77,15 @@ def test_what_is_wrong_with_a_connection_is_said_and_the_server_goes_on(
         body = b'{"keys":' + b"[" * 200 + b"]" * 200 + b"}"
         deep.sendall(HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
         assert is_serving(port)
-        assert answer_of(slow) == (408, "the head of a request had not come after 0.3 s, which is the limit")
+        assert answer_of(slow) == (
+            408,
+            sentence("the head of a request had not come after {} s, which is the limit", "0.3"),
+        )
         for connection in (wrong, large):
             status, detail = answer_of(connection)
             assert status == 400
-            assert "larger than 16,384 bytes, which is the limit" in detail
-        assert answer_of(deep) == (400, "the body is nested deeper than 100 levels, which is the limit")
+            assert sentence("larger than {} bytes, which is the limit", "16,384") in detail
+        assert answer_of(deep) == (400, sentence("the body is nested deeper than {} levels, which is the limit", 100))
         assert silent.recv(100) == b"", "who says nothing is told nothing"
         assert is_serving(port)
 
@@ -94,7 +98,10 @@ def test_connections_beyond_the_limit_are_told_so(empty: Database, monkeypatch: 
             one.sendall(HEAD)  # and not the rest
         extra = stack.enter_context(connected(port))
         extra.sendall(HEAD + b"Content-Length: 2\r\n\r\n{}")
-        assert answer_of(extra) == (503, "there are 3 connections, which is the limit; try again in a moment")
+        assert answer_of(extra) == (
+            503,
+            sentence("there are {} connections, which is the limit; try again in a moment", 3),
+        )
         assert extra.recv(100) == b""
         first[0].close()
         first[1].sendall(b"Content-Length: 2\r\n\r\n{}")
@@ -109,7 +116,10 @@ def test_of_a_flood_each_is_told_at_once(empty: Database, monkeypatch: pytest.Mo
         served_first, *rest = (stack.enter_context(connected(port)) for _ in range(5))
         served_first.sendall(HEAD)
         for one in rest[2:]:
-            assert answer_of(one) == (503, "there are 1 connections, which is the limit; try again in a moment")
+            assert answer_of(one) == (
+                503,
+                sentence("there are {} connections, which is the limit; try again in a moment", 1),
+            )
         rest[0].sendall(HEAD)
         assert answer_of(rest[0])[0] == 503, "it was waited for"
 
@@ -239,7 +249,7 @@ def test_a_head_that_comes_at_once_has_the_same_limit(empty: Database, padding: 
     with served(empty) as port, connected(port) as connection:
         connection.sendall(head)
         status, detail = answer_of(connection)
-    assert (status, "larger than 16,384 bytes, which is the limit" in detail) == (400, True)
+    assert (status, sentence("larger than {} bytes, which is the limit", "16,384") in detail) == (400, True)
 
 
 def test_a_head_below_the_limit_is_read(empty: Database) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from starlette.responses import Response
 
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, StoreAway
 from wtb.hosting.api.problems import problem_of
 from wtb.hosting.api.requests import ends, long_running
@@ -146,7 +147,7 @@ def test_what_a_server_that_died_had_under_way_is_lost(database: Database) -> No
     document = document_of(found)
     assert document["status"] == "lost"
     assert document["problem"] is not None
-    assert "ended before it was done" in document["problem"]["detail"]
+    assert sentence("ended before it was done") in document["problem"]["detail"]
     assert response_of(found).status_code == 500
 
 

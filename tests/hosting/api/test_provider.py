@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.hosting.api.serving import Server
 from tests.support.project import FLOW, SWEEP, Project
+from tests.support.prose import sentence
 from tests.support.provider import CLIENT, SECRET, TestProvider, provider_running
 from wtb.core.errors import InputError
 from wtb.hosting.access import provider as module
@@ -110,7 +111,7 @@ def test_a_key_that_is_new_is_asked_for_and_one_that_nobody_published_is_not_bel
             begun = new_flow()
             await provider.person(begun, await back(provider, begun))
 
-    with pytest.raises(SignInFailed, match="a key that the provider does not publish"):
+    with pytest.raises(SignInFailed, match=sentence("a key that the provider does not publish")):
         asyncio.run(rotating())
 
 
@@ -169,7 +170,7 @@ def test_only_the_providers_own_signature_is_believed(provider: Provider, issuer
         lambda claims: "no token",
     ):
         issuer.sign = sign
-        with pytest.raises(SignInFailed, match="not to be believed"):
+        with pytest.raises(SignInFailed, match=sentence("not to be believed")):
             sign_in(provider)
 
 
@@ -207,7 +208,7 @@ def test_a_provider_that_is_away_or_another_one_is_told(provider: Provider, issu
     with pytest.raises(SignInFailed, match="calls itself"):
         asyncio.run(provider.address(new_flow()))
     gone = ProviderSettings(**{**vars(provider.settings), "issuer": "http://127.0.0.1:1"})
-    with pytest.raises(SignInFailed, match="does not answer"):
+    with pytest.raises(SignInFailed, match=sentence("does not answer")):
         asyncio.run(Provider(gone, BACK).address(new_flow()))
 
 
@@ -232,11 +233,14 @@ def test_settings_say_what_groups_may(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('url = "http://bench.example"\n[server.oidc]\n' + OIDC, "expected a URL such as https"),
+        ('url = "http://bench.example"\n[server.oidc]\n' + OIDC, sentence("expected a URL such as https")),
         ('url = "https://b.example"\n[server.oidc]\nissuer = "https://id.example"\n', "client_id is None"),
-        ('url = "https://b.example"\n[server.oidc]\n' + OIDC + 'everybody = ["all"]', "expected a list of some of"),
-        ('url = "https://b.example"\n[server.oidc]\n' + OIDC + "secret = 1", "no setting 'secret'"),
-        ("odd = 1\n", "no setting 'odd'"),
+        (
+            'url = "https://b.example"\n[server.oidc]\n' + OIDC + 'everybody = ["all"]',
+            sentence("expected a list of some of"),
+        ),
+        ('url = "https://b.example"\n[server.oidc]\n' + OIDC + "secret = 1", sentence("no setting {}", "'secret'")),
+        ("odd = 1\n", sentence("no setting {}", "'odd'")),
     ],
 )
 def test_wrong_settings_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str) -> None:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from tests.hosting.api.serving import TOKEN
+from tests.support.prose import sentence
 from wtb.core.errors import StoreAway
 from wtb.hosting.api import app as application
 from wtb.hosting.api.routes import PREFIX
@@ -38,7 +39,7 @@ def test_it_is_ready_while_its_database_answers_at_its_version(client: TestClien
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
     refused = client.get(READY)
     assert refused.status_code == 503
-    assert "is of version 0001; this server expects" in refused.json()["detail"]
+    assert sentence("is of version {}; this server expects", "0001") in refused.json()["detail"]
     assert client.get(f"{PREFIX}/health").status_code == 200, "it answers all the same"
 
 
@@ -50,7 +51,7 @@ def test_whose_database_is_away_says_so_and_not_which_it_is(
 
     monkeypatch.setattr(Database, "revision", away)
     refused = client.get(READY)
-    assert (refused.status_code, refused.json()["detail"]) == (503, "the database is out of reach")
+    assert (refused.status_code, refused.json()["detail"]) == (503, sentence("the database is out of reach"))
 
 
 def test_its_database_is_asked_once_a_second_at_most(

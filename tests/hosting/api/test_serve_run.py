@@ -15,6 +15,7 @@ import pytest
 
 from tests.hosting.api.serving import HEADERS, Server
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.hosting.api.routes import PREFIX
 
 # It notes which processes import it and begin a node, and holds a node for as long as a file is there.
@@ -127,7 +128,7 @@ def test_code_is_used_as_it_is_when_a_run_begins_and_imported_in_node_processes_
     assert server.execute(4)[1]["state"]["y"] == 12
     server.write("=")
     status, problem = server.execute(4)
-    assert (status, "cannot be imported: SyntaxError" in problem["detail"]) == (400, True)
+    assert (status, sentence("cannot be imported: {}", "SyntaxError") in problem["detail"]) == (400, True)
     server.write(5)
     assert server.execute(4)[1]["state"]["y"] == 20
     importing = set((server.folder / "imported-by").read_text().split())
@@ -138,7 +139,10 @@ def test_code_is_used_as_it_is_when_a_run_begins_and_imported_in_node_processes_
 def test_what_is_not_registered_is_not_run(server: Running) -> None:
     for workflow in ("beta", "os:getcwd", "flow:other"):
         status, problem = server.execute(1, workflow=workflow)
-        assert (status, f"no workflow {workflow!r} is registered here" in problem["detail"]) == (400, True)
+        assert (status, sentence("no {} {} is registered here", "workflow", f"{workflow!r}") in problem["detail"]) == (
+            400,
+            True,
+        )
     assert server.execute(1, workflow="flow:wf")[0] == 201  # the path of a registered one
 
 

@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse
 
 from tests.support.documents import check
 from tests.support.project import FLOW, SWEEP, Project, Running
+from tests.support.prose import sentence
 from wtb.hosting.access.doors import Doors
 from wtb.hosting.api.guard import Guard, Limits
 from wtb.hosting.api.identities import Identities
@@ -348,20 +349,20 @@ def test_a_body_that_does_not_come_is_refused() -> None:
     ("method", "path", "body", "status", "words"),
     [
         ("GET", "/nowhere", None, 404, "openapi.json lists"),
-        ("DELETE", "/sweeps", None, 405, "not by this method"),
-        ("GET", "/sweeps/nothing", None, 404, "there is no sweep 'nothing'"),
-        ("GET", "/executions/nothing/history", None, 404, "there is no execution 'nothing'"),
-        ("GET", "/baselines/nothing", None, 404, "there is no baseline 'nothing'"),
-        ("GET", "/schedules/nothing", None, 404, "there is no schedule 'nothing'"),
+        ("DELETE", "/sweeps", None, 405, sentence("not by this method")),
+        ("GET", "/sweeps/nothing", None, 404, sentence("there is no sweep {}", "'nothing'")),
+        ("GET", "/executions/nothing/history", None, 404, sentence("there is no execution {}", "'nothing'")),
+        ("GET", "/baselines/nothing", None, 404, sentence("there is no baseline {}", "'nothing'")),
+        ("GET", "/schedules/nothing", None, 404, sentence("there is no schedule {}", "'nothing'")),
         ("GET", "/sessions/nothing", None, 404, "nothing"),
-        ("GET", "/approvals?ref=nothing", None, 404, "there is no question 'nothing'"),
+        ("GET", "/approvals?ref=nothing", None, 404, sentence("there is no question {}", "'nothing'")),
         ("GET", "/sweeps?limit=0", None, 400, "limit is 0; expected a whole number of at least 1"),
         ("GET", "/sweeps?limit=many", None, 400, "limit: "),
-        ("GET", "/sweeps?status=odd", None, 400, "'odd' is not a status"),
+        ("GET", "/sweeps?status=odd", None, 400, sentence("{} is not a status", "'odd'")),
         ("POST", "/sweeps/first/breakpoints", {"add": "B"}, 400, "add: "),
         ("POST", "/sweeps/first/breakpoints", {"add": ["nowhere"]}, 400, "nowhere"),
         ("POST", "/sweeps/first/breakpoints", b"{", 400, ""),
-        ("POST", "/sweeps/first/retry", {"limits": {"usdd": 1}}, 400, "did you mean 'usd'"),
+        ("POST", "/sweeps/first/retry", {"limits": {"usdd": 1}}, 400, sentence("did you mean '{}'", "usd")),
         ("POST", "/sweeps/first/retry", {"limits": {"usd": "much"}}, 400, "limits"),
     ],
 )
@@ -375,7 +376,7 @@ def test_what_is_wrong_is_told(served: Served, method: str, path: str, body: Any
 def test_what_a_sweep_does_not_allow_is_a_conflict(served: Served) -> None:
     answer = served.ask("POST", f"{PREFIX}/sweeps/{served.sweep}/pause")
     assert (answer.status, answer.json["title"]) == (409, "Conflict")
-    assert "there is nothing to pause" in answer.json["detail"]
+    assert sentence("there is nothing to pause") in answer.json["detail"]
 
 
 TEXTS = st.text(st.characters(min_codepoint=33, max_codepoint=255, exclude_characters="#\x7f"), max_size=30).filter(
@@ -402,8 +403,8 @@ def test_no_request_is_a_fault(served: Served, route: Any, texts: list[str], bod
 @pytest.mark.parametrize(
     ("args", "env", "words"),
     [
-        ((), {}, "there is no database"),
-        ((), {"WTB_SERVER_TOKEN": "short"}, "WTB_SERVER_TOKEN is shorter than 16 characters"),
+        ((), {}, sentence("there is no database")),
+        ((), {"WTB_SERVER_TOKEN": "short"}, sentence("{} is shorter than {} characters", "WTB_SERVER_TOKEN", 16)),
         (("--port", "65536"), {}, "less than or equal to 65535"),
     ],
 )
@@ -420,7 +421,7 @@ def test_a_port_that_is_taken_is_named(served: Served) -> None:
         taken.listen()
         port = str(taken.getsockname()[1])
         refused = served.project.wtb("serve", "--port", port, check=2)
-    assert f"cannot listen on 127.0.0.1:{port}" in refused.said
+    assert sentence("cannot listen on {}:{}", "127.0.0.1", port) in refused.said
 
 
 def test_the_token_is_no_part_of_what_the_system_shows(served: Served) -> None:

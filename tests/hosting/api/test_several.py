@@ -15,6 +15,7 @@ from websockets.sync.client import connect
 
 from tests.hosting.api.serving import HEADERS, Server, messages_of, serving_a_sweep
 from tests.support.bench import Bench, make_bench
+from tests.support.prose import sentence
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError
@@ -209,10 +210,10 @@ def test_one_that_ends_takes_no_other_with_it(pair: tuple[Bench, Bench], monkeyp
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "cannot be read"),
-        ("[]", "cannot be read"),
+        ("", sentence("cannot be read")),
+        ("[]", sentence("cannot be read")),
         ("{}", "expected"),
-        ('{"subscribe": 1}', "cannot be read"),
+        ('{"subscribe": 1}', sentence("cannot be read")),
         ('{"subscribe": {"name": "a b", "sweep": "x"}}', "name: "),
         ('{"subscribe": {"name": "a", "sweep": "x", "more": 1}}', "more: "),
         ('{"subscribe": {"name": "a"}}', "sweep: "),
@@ -238,7 +239,7 @@ def test_a_stream_carries_so_many_and_no_more(pair: tuple[Bench, Bench]) -> None
     texts = [json.dumps({"name": f"n{number}", "sweep": one.sweep_id}) for number in range(MOST + 1)]
     with pytest.raises(InputError, match=f"{MOST + 1} subscriptions; expected 1 to {MOST}"):
         read_subscriptions(texts, None)
-    with pytest.raises(InputError, match="two subscriptions are called 'n0'"):
+    with pytest.raises(InputError, match=sentence("two subscriptions are called {}", "'n0'")):
         read_subscriptions([texts[0], texts[0]], None)
 
     async def follow() -> None:

@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from tests.hosting.api.serving import TOKEN, Server, messages_of, serving_a_sweep
+from tests.support.prose import sentence
 from wtb.hosting.access import codes, cookies
 from wtb.hosting.access.codes import OneTimeCode
 from wtb.hosting.api.routes import PREFIX
@@ -92,7 +93,7 @@ def test_a_code_is_of_use_once_and_for_ten_minutes() -> None:
     ("scheme", "expected"),
     [
         ("https", "__Host-wtb=v; Path=/; Max-Age=60; HttpOnly; SameSite=Strict; Secure"),
-        ("http", "wtb-8765=v; Path=/; Max-Age=60; HttpOnly; SameSite=Strict"),
+        ("http", "wtb-8765=v; Path=/" + sentence("; Max-Age={}; HttpOnly; SameSite={}", 60, "Strict")),
     ],
 )
 def test_a_cookie_is_for_this_server_alone_and_out_of_reach_of_scripts(scheme: str, expected: str) -> None:
@@ -131,7 +132,7 @@ def test_who_is_signed_in_by_a_token_may_do_what_it_says_and_the_cookie_is_kept_
     }
     assert visitor.ask("GET", "/sweeps")[0] == 200
     status, problem = visitor.ask("POST", "/sweeps/first/pause", {})
-    assert (status, "this takes the scope steer" in problem["detail"]) == (403, True)
+    assert (status, sentence("this takes the scope {}", "steer") in problem["detail"]) == (403, True)
     value = str(visitor.cookie).partition("=")[2]
     rows = server.project.query("SELECT * FROM sign_ins")
     assert value not in repr(rows)
@@ -155,12 +156,12 @@ def test_what_browsers_do_is_recorded_under_the_name_of_the_token(server: Server
 @pytest.mark.parametrize(
     ("headers", "words"),
     [
-        ({"X_CSRF_Token": None}, "takes the header X-CSRF-Token"),
-        ({"X_CSRF_Token": "0" * 64}, "takes the header X-CSRF-Token"),
-        ({"X_CSRF_Token": "\u00fc"}, "takes the header X-CSRF-Token"),
-        ({"Origin": None}, "in the header Origin"),
+        ({"X_CSRF_Token": None}, sentence("takes the header {}", "X-CSRF-Token")),
+        ({"X_CSRF_Token": "0" * 64}, sentence("takes the header {}", "X-CSRF-Token")),
+        ({"X_CSRF_Token": "\u00fc"}, sentence("takes the header {}", "X-CSRF-Token")),
+        ({"Origin": None}, sentence("in the header Origin")),
         ({"Origin": "http://127.0.0.1:1"}, "a page of http://127.0.0.1:1 asks"),
-        ({"Origin": "null"}, "a page of null asks"),
+        ({"Origin": "null"}, sentence("a page of {} asks", "null")),
         ({"Origin": "https://evil.example"}, "a page of https://evil.example asks"),
     ],
 )

@@ -24,6 +24,7 @@ from tests.hosting.api.serving import HEADERS, TOKEN, Server, answering, message
 from tests.support.bench import Bench
 from tests.support.documents import check
 from tests.support.project import FLOW, SWEEP, Project
+from tests.support.prose import sentence
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, NotFound
@@ -311,7 +312,7 @@ def test_a_stream_ends_with_its_sweep(sweep: Bench, monkeypatch: pytest.MonkeyPa
             while not source.followers:
                 await asyncio.sleep(0)
             await asyncio.to_thread(begin_deletion, sweep.database, sweep.sweep_id)
-            with pytest.raises(NotFound, match="was deleted, and its events with it"):
+            with pytest.raises(NotFound, match=sentence("was deleted, and its events with it")):
                 await begun
 
     asyncio.run(follow())
@@ -387,7 +388,7 @@ def test_transactions_that_end_in_another_order_than_they_began_are_all_seen(swe
 
 @pytest.mark.parametrize("text", ["x", "1", "-1", "1-", "1-2-3", "1 - 2", "9223372036854775808-1", "1-" + "9" * 5000])
 def test_what_is_no_position_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="not a position in the log"):
+    with pytest.raises(InputError, match=sentence("not a position in the log")):
         read_position(text)
 
 

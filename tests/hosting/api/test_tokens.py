@@ -20,6 +20,7 @@ from websockets.sync.client import connect
 
 from tests.hosting.api.serving import HEADERS, Server, messages_of, serving_a_sweep
 from tests.support.documents import check
+from tests.support.prose import sentence
 from wtb.core.errors import ConflictError, InputError
 from wtb.hosting.api.app import make_app
 from wtb.hosting.api.identities import Identities
@@ -65,7 +66,7 @@ def test_a_token_that_is_made_with_a_key_is_kept_nowhere_and_shown_once(context:
         assert asked("nightly").json() == refused.json(), "a refusal has no secret"
     assert made.status_code == 200
     assert again.status_code == 409
-    assert "shown once and kept nowhere: if it did not arrive, revoke" in again.json()["detail"]
+    assert sentence("shown once and kept nowhere: if it did not arrive, revoke") in again.json()["detail"]
     bodies = context.database.scalars(sa.select(idempotency_keys.c.body))
     assert "wtb_" not in repr(bodies)
     assert [row.name for row in store.list_tokens(context.database)] == ["nightly"]
@@ -74,7 +75,7 @@ def test_a_token_that_is_made_with_a_key_is_kept_nowhere_and_shown_once(context:
 def test_no_two_tokens_are_alike(context: Context) -> None:
     made = {create_token(context, f"t{number}")["token"] for number in range(100)}
     assert len(made) == 100
-    with pytest.raises(ConflictError, match="there is, or was, a token 't1'"):
+    with pytest.raises(ConflictError, match=sentence("there is, or was, a token {}", "'t1'")):
         create_token(context, "t1")
     revoke_token(context, "t1")
     with pytest.raises(ConflictError):
@@ -85,11 +86,11 @@ def test_no_two_tokens_are_alike(context: Context) -> None:
     ("name", "more", "words"),
     [
         ("", {}, "name is empty"),
-        ("a b", {}, "cannot be the name of a token"),
-        ("a" * 65, {}, "cannot be the name of a token"),
-        ("a", {"scopes": []}, "there is no scope"),
-        ("a", {"scopes": ["raed"]}, "'raed' is not a scope; did you mean 'read'"),
-        ("a", {"scopes": "read"}, "scopes is 'read'; expected a list"),
+        ("a b", {}, sentence("cannot be the name of a token")),
+        ("a" * 65, {}, sentence("cannot be the name of a token")),
+        ("a", {"scopes": []}, sentence("there is no scope")),
+        ("a", {"scopes": ["raed"]}, sentence("{} is not a scope", "'raed'") + sentence("; did you mean '{}'", "read")),
+        ("a", {"scopes": "read"}, sentence("{} is {}; expected a list", "scopes", "'read'")),
         ("a", {"expires_s": -1}, "expires_s is -1"),
     ],
 )
@@ -104,7 +105,9 @@ def test_a_token_that_is_of_no_more_use_is_nobodys(context: Context) -> None:
         create_token(context, name, expires_s=expires_s)
     first = revoke_token(context, "revoked")
     assert revoke_token(context, "revoked") == first, "it stays revoked since then"
-    with pytest.raises(InputError, match="there is no token 'lastin'; did you mean 'lasting'"):
+    with pytest.raises(
+        InputError, match=sentence("there is no token {}", "'lastin'") + sentence("; did you mean '{}'", "lasting")
+    ):
         revoke_token(context, "lastin")
     digests = {row.name: row.digest for row in store.list_tokens(context.database)}
     assert {one["name"]: one["state"] for one in list_tokens(context)} == {
@@ -189,14 +192,14 @@ def test_each_request_takes_the_scope_of_its_operation(server: Server) -> None:
                 assert status in (200, 400, 404), (route, answer)
             else:
                 assert status == 403, (route, scope)
-                assert f"may {scope}; this takes the scope {route.needs}" in answer["detail"]
+                assert sentence("may {}; this takes the scope {}", scope, route.needs) in answer["detail"]
     for path in ("/sweeps/first/events", "/stream?subscribe=1"):
         assert ask(server, "GET", path, headers[Permission.steer])[0] == 403
     audit = server.project.inside("audit", "list", "--by", "only-read", "--format", "json", check=0).json["audit"]
     refused = {one["operation"]: (one["outcome"], one["token"], one["error"]) for one in audit}
     assert refused.keys() == {route.name for route in ROUTES if route.needs is not Permission.read}
     assert refused["pause"][:2] == ("failed", "only-read")
-    assert "this takes the scope steer" in refused["pause"][2]
+    assert sentence("this takes the scope {}", "steer") in refused["pause"][2]
 
 
 def test_a_token_of_no_use_is_in_the_audit_log(server: Server) -> None:
@@ -305,13 +308,13 @@ def test_a_token_is_printed_once_and_nothing_else_with_it(server: Server) -> Non
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("create", "a", "--scope", "everything"), "'everything' is not a scope"),
-        (("create", "a", "--scope", "read,"), "scopes[1] is empty; expected text (--scope)"),
+        (("create", "a", "--scope", "everything"), sentence("{} is not a scope", "'everything'")),
+        (("create", "a", "--scope", "read,"), sentence("{} is empty; expected text", "scopes[1]") + " (--scope)"),
         (
             ("create", "a", "--expires", "soon"),
-            "'soon' is not a time from now on; expected one such as 12h or 30d (--expires)",
+            sentence("{} is not a time from now on; expected one such as 12h or 30d", "'soon'") + " (--expires)",
         ),
-        (("revoke", "nobody"), "there is no token 'nobody'"),
+        (("revoke", "nobody"), sentence("there is no token {}", "'nobody'")),
     ],
 )
 def test_what_is_wrong_with_a_command_is_told(server: Server, args: tuple[str, ...], words: str) -> None:

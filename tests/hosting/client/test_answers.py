@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.prose import sentence
 from wtb.client import Client
 from wtb.core import errors
 from wtb.core.errors import AccessDenied, InputError, NotFound, ServerError, WTBError
@@ -50,11 +51,21 @@ def test_an_error_is_raised_again_with_its_class_and_its_words(kind: type[WTBErr
 @pytest.mark.parametrize(
     ("status", "body", "kind", "words"),
     [
-        (401, {"detail": "the token is missing"}, AccessDenied, "http://there: the token is missing"),
+        (
+            401,
+            {"detail": sentence("the token is missing")},
+            AccessDenied,
+            "http://there: " + sentence("the token is missing"),
+        ),
         (403, {"detail": "token 'ann' may read"}, AccessDenied, "http://there: token 'ann' may read"),
         (400, {"detail": "no", "problems": ["limit: no", "since: no"]}, InputError, "limit: no\nsince: no"),
-        (500, {"detail": "this is a fault of the server"}, ServerError, "http://there: this is a fault of the server"),
-        (413, {"detail": "the body is too large"}, ServerError, "http://there: the body is too large"),
+        (
+            500,
+            {"detail": sentence("this is a fault of the server")},
+            ServerError,
+            "http://there: " + sentence("this is a fault of the server"),
+        ),
+        (413, {"detail": sentence("{} is too large", "the body")}, ServerError, "http://there: the body is too large"),
     ],
 )
 def test_what_a_server_says_itself_is_an_error_too(status: int, body: Any, kind: type[WTBError], words: str) -> None:
@@ -65,7 +76,7 @@ def test_what_a_server_says_itself_is_an_error_too(status: int, body: Any, kind:
 
 
 def test_a_page_of_something_else_is_no_answer() -> None:
-    with pytest.raises(ServerError, match="answers HTTP 404 Not Found, and not as `wtb serve` does"):
+    with pytest.raises(ServerError, match=sentence("answers {}, and not as `wtb serve` does", "HTTP 404 Not Found")):
         check("http://there", httpx.Response(404, text="<html>nginx</html>"))
 
 
@@ -73,8 +84,8 @@ def test_a_page_of_something_else_is_no_answer() -> None:
     ("server", "own", "said"),
     [
         ("1.4.0", "1.4.9", None),
-        ("1.5.0", "1.4.9", "what is new there is not known here"),
-        ("1.3.2", "1.4.0", "it may not know all that is asked"),
+        ("1.5.0", "1.4.9", sentence("what is new there is not known here")),
+        ("1.3.2", "1.4.0", sentence("it may not know all that is asked")),
     ],
 )
 def test_another_minor_version_is_told(server: str, own: str, said: str | None) -> None:
@@ -194,12 +205,12 @@ def test_a_server_of_another_version_is_told_once(monkeypatch: pytest.MonkeyPatc
         client.sweeps()
     other.close()
     (line,) = told
-    assert "what is new there is not known here" in line
+    assert sentence("what is new there is not known here") in line
 
 
 def test_no_request_follows_where_the_major_version_is_another() -> None:
     other = Scripted("999.0.0")
-    with Client(other.url, token="any") as client, pytest.raises(ServerError, match="do not go together"):
+    with Client(other.url, token="any") as client, pytest.raises(ServerError, match=sentence("do not go together")):
         client.set_breakpoints("s", clear=True)
     other.close()
     assert other.asked == []
@@ -238,7 +249,7 @@ def test_a_stream_ends_where_the_server_refuses_and_goes_on_where_it_is_away() -
     assert stream.pause("http://there", httpx.Response(503)) > 0
     refusal = problem_of(NotFound("there is no sweep 's'"))
     response = httpx.Response(404, headers={"Content-Type": refusal.media_type}, content=refusal.body)
-    with pytest.raises(NotFound, match="there is no sweep 's'"):
+    with pytest.raises(NotFound, match=sentence("there is no sweep {}", "'s'")):
         stream.pause("http://there", response)
 
 

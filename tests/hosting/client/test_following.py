@@ -11,6 +11,7 @@ import pytest
 from tests.hosting.api.serving import TOKEN, Server
 from tests.hosting.client.proxies import CuttingProxy
 from tests.support.project import Project, Running
+from tests.support.prose import sentence
 from wtb.client import AsyncClient, Client
 from wtb.core.errors import InputError, ServerError
 from wtb.hosting.client import stream
@@ -139,9 +140,9 @@ def test_waiting_outlives_the_server(followed: Followed) -> None:
         assert client.wait("waits", timeout=0).status == "running"
         assert client.wait("waits", progress=look).status == "completed"
         assert client.status("waits")["cells"]["succeeded"] == 8
-        with pytest.raises(InputError, match="there is no sweep 'nothing'"):
+        with pytest.raises(InputError, match=sentence("there is no sweep {}", "'nothing'")):
             client.wait("nothing")
-        with pytest.raises(InputError, match="is not a severity"):
+        with pytest.raises(InputError, match=sentence("is not a severity")):
             next(client.iter_events("waits", severity="loud"))
     followed.run.wait(check=0)
     followed.server.kill()

@@ -12,6 +12,7 @@ import pytest
 from tests.hosting.api.serving import TOKEN
 from tests.hosting.client.sending import CELLS, SWEEP, Sending, publishing
 from tests.support.cluster import Cluster, Worker
+from tests.support.prose import sentence
 from wtb.client import AsyncClient, Client
 from wtb.core.errors import ConflictError
 from wtb.hosting.api.routes import PREFIX
@@ -141,14 +142,14 @@ def test_a_request_that_is_repeated_asks_once(sending: Sending, sweep: str) -> N
 @pytest.mark.parametrize(
     ("evaluate", "said"),
     [
-        (["os:system"], "nothing is imported here; expected what workers publish"),
-        (["grading:unpublished"], "nothing is imported here; expected what workers publish"),
-        ([{"all_of": {"of": ["os:system"]}}], "functions of your own are not combined"),
-        (["judge"], "nothing is imported here; expected what workers publish"),
-        (["code_tests"], "nothing is imported here; expected what workers publish"),
-        (["assertions"], "what cases assert was not checked"),
-        (["exact_matsch"], "did you mean 'exact_match'"),
-        ([], "nothing to score by"),
+        (["os:system"], sentence("nothing is imported here; expected what workers publish")),
+        (["grading:unpublished"], sentence("nothing is imported here; expected what workers publish")),
+        ([{"all_of": {"of": ["os:system"]}}], sentence("functions of your own are not combined")),
+        (["judge"], sentence("nothing is imported here; expected what workers publish")),
+        (["code_tests"], sentence("nothing is imported here; expected what workers publish")),
+        (["assertions"], sentence("what cases assert was not checked")),
+        (["exact_matsch"], sentence("did you mean '{}'", "exact_match")),
+        ([], sentence("nothing to score by")),
     ],
 )
 def test_what_workers_do_not_publish_is_refused(sending: Sending, sweep: str, evaluate: Any, said: str) -> None:
@@ -162,7 +163,7 @@ def test_a_sweep_that_was_not_given_to_workers_is_refused(sending: Sending) -> N
     project.write({"here.yaml": json.dumps({**SWEEP, "sweep": "here", "workflow": "flow:wf"})})
     project.inside("run", "here.yaml", check=0)
     status, problem = ask(sending, "here", "grading:double")
-    assert (status, "was not given to workers" in problem["detail"]) == (409, True), problem
+    assert (status, sentence("was not given to workers") in problem["detail"]) == (409, True), problem
 
 
 def begun(sending: Sending, sweep: str) -> str:
@@ -229,7 +230,10 @@ def test_what_was_asked_can_be_cancelled_and_what_it_has_written_stays(sending: 
     sweep = finished(sending, "cancelled")
     id, waiting = begun(sending, sweep), ask(sending, sweep, "grading:double")[1]["id"]
     for asked in (id, waiting, waiting):
-        assert f"scoring {asked} is cancelled; 0 scores" in sending.wtb("score", sweep, "--cancel", asked).said
+        assert (
+            sentence("scoring {} is cancelled; {} scores", asked, 0)
+            in sending.wtb("score", sweep, "--cancel", asked).said
+        )
     (sending.cluster.project.folder / "gate").touch()
     sending.cluster.until(lambda: not sending.cluster.query("SELECT * FROM working"), "its slot to be free")
     assert scores(sending, sweep).keys() == {"total"}
@@ -242,4 +246,4 @@ def test_what_was_asked_can_be_cancelled_and_what_it_has_written_stays(sending: 
         pytest.raises(ConflictError) as found,
     ):
         client.cancel_scoring(sweep, done)
-    assert "is succeeded: there is nothing to cancel" in str(found.value)
+    assert sentence("is {}: there is nothing to cancel", "succeeded") in str(found.value)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.hosting.api.serving import TOKEN, Server
 from tests.support.project import FLOW, SWEEP, Outcome, Project
+from tests.support.prose import sentence
 
 ASKS = """
 from wtb import Workflow
@@ -168,10 +169,10 @@ def test_a_report_is_the_same(served: Served, format: str) -> None:
 def test_an_archive_comes_from_a_server_and_is_read_beside_another_database(served: Served) -> None:
     execution = served.names["execution"]
     assert served.through_server("export", execution, "-o", "one.wtb").stdout == "one.wtb\n"
-    assert "is there already" in served.through_server("export", execution, "-o", "one.wtb").stderr
+    assert sentence("is there already") in served.through_server("export", execution, "-o", "one.wtb").stderr
     assert served.through_server("export", "nothing").code != 0
     assert not (served.laptop.folder / "nothing.wtb").exists()
-    assert "beside the database" in served.through_server("export", execution, "--format", "json").stderr
+    assert sentence("beside the database") in served.through_server("export", execution, "--format", "json").stderr
     shutil.copy(served.laptop.folder / "one.wtb", served.project.folder / "one.wtb")
     elsewhere = f"sqlite:///{served.laptop.folder / 'elsewhere.db'}"
     imported = served.project.inside("import", "one.wtb", "--db", elsewhere, "--format", "json", check=0).json
@@ -195,7 +196,7 @@ def test_what_is_refused_is_refused_with_the_same_words(served: Served, command:
     "command",
     [
         *("gc", "run sweep.yaml", "baseline set main first --repeat 1"),
-        *("schedule add nightly sweep.yaml --cron @daily", "schedule run-now nightly", "backup copy"),
+        *("schedule add nightly sweep.yaml --cron @daily", sentence("schedule run-now nightly"), "backup copy"),
     ],
 )
 def test_what_works_beside_the_database_says_so_in_a_line(served: Served, command: str) -> None:
@@ -210,7 +211,10 @@ def test_what_works_beside_the_database_says_so_in_a_line(served: Served, comman
     ("command", "instead"),
     [
         ("gc", "; the scheduler does it every hour, by the policy of the system and by what `wtb project change` says"),
-        ("plan sweep.yaml --pilot 2", "`wtb submit --limit N` has workers run N cases, and `wtb costs` says what they"),
+        (
+            "plan sweep.yaml --pilot 2",
+            sentence("`wtb submit --limit N` has workers run N cases, and `wtb costs` says what they"),
+        ),
     ],
 )
 def test_what_to_do_instead_is_said(served: Served, command: str, instead: str) -> None:
@@ -222,7 +226,10 @@ def test_what_to_do_instead_is_said(served: Served, command: str, instead: str) 
 
 def test_a_margin_is_refused(served: Served) -> None:
     refused = served.through_server("compare", "first", "first", "--margin", "total=1")
-    assert refused.said == "error: a server takes no argument margin; do it beside the database (--margin)"
+    assert (
+        refused.said
+        == "error: " + sentence("a server takes no argument {}; do it beside the database", "margin") + " (--margin)"
+    )
 
 
 def test_the_option_stands_before_the_command_and_goes_before_the_environment(served: Served) -> None:
@@ -231,11 +238,11 @@ def test_the_option_stands_before_the_command_and_goes_before_the_environment(se
     asked = served.laptop.inside("--server", url, "list", env=env, check=0)
     assert asked == served.here("list")
     both = served.laptop.inside("--server", url, "list", "--db", "sqlite:///x.db", env=env, check=2)
-    assert both.said == "error: --server and --db both say where; give one of them"
+    assert both.said == "error: " + sentence("--server and --db both say where; give one of them")
     database = f"sqlite:///{served.project.file}"
     assert served.laptop.inside("list", "--db", database, env=env, check=0) == asked
     broker = served.laptop.inside("--server", url, "watch", "--broker", "redis://there", env=env, check=2)
-    assert "has a broker of its own" in broker.said
+    assert sentence("has a broker of its own") in broker.said
 
 
 def test_a_token_is_read_from_a_file_that_others_may_not_read(served: Served, tmp_path: Path) -> None:
@@ -248,7 +255,7 @@ def test_a_token_is_read_from_a_file_that_others_may_not_read(served: Served, tm
     file.write_text(f'["http://elsewhere"]\ntoken = "x"\n["{url}/"]\ntoken = "{TOKEN}"\n')
     file.chmod(0o640)
     refused = served.laptop.inside("list", env=env, check=2)
-    assert f"may be read by others, and holds tokens: chmod 600 {file}" in refused.said
+    assert sentence("may be read by others, and holds tokens: chmod 600 {}", file) in refused.said
     file.chmod(0o600)
     assert served.laptop.inside("list", env=env, check=0) == served.here("list")
     file.write_text("no = [toml")
@@ -258,7 +265,7 @@ def test_a_token_is_read_from_a_file_that_others_may_not_read(served: Served, tm
 def test_a_token_that_is_of_no_use_is_refused(served: Served) -> None:
     refused = served.through_server("list", WTB_TOKEN="wtb_nobody")
     assert refused.code == 4
-    assert "the token is missing or of no use" in refused.said
+    assert sentence("the token is missing or of no use") in refused.said
 
 
 def test_help_and_commands_on_a_database_import_no_client() -> None:

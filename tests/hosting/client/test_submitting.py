@@ -12,6 +12,7 @@ import pytest
 
 from tests.hosting.api.serving import TOKEN, Server
 from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, state_of, until_it_is
+from tests.support.prose import sentence
 from wtb.client import Client
 from wtb.core.errors import InputError
 from wtb.hosting.api.routes import PREFIX
@@ -86,7 +87,7 @@ def test_cases_are_read_from_a_file_that_was_sent_before(sending: Sending) -> No
     digest = sha256(content).hexdigest()
     cases = {"upload": digest, "name": "cases.csv"}
     status, _, problem = sending.post("/plans", {"keys": {**SWEEP, "cases": cases}})
-    assert (status, "there is no upload" in problem["detail"]) == (400, True)
+    assert (status, sentence("there is no upload") in problem["detail"]) == (400, True)
     assert sending.put(f"/uploads/{digest}", content) == (201, {"upload": digest, "bytes": 17, "project": "default"})
     assert sending.put(f"/uploads/{digest}", content)[0] == 201
     _, _, plan = sending.post("/plans", {"keys": {**SWEEP, "cases": cases}})
@@ -113,7 +114,7 @@ def test_a_table_is_read_by_the_keys_of_the_state_where_they_are_known(sending: 
     assert (planned["cases"], planned["notes"]) == (2, plan["notes"])
     files = {**keys, "cases": {"headings": ["X", "Files"], "rows": [["1", "/etc/passwd"]]}}
     status, _, problem = sending.post("/plans", {"keys": files})
-    assert (status, "a case names files" in problem["detail"]) == (400, True)
+    assert (status, sentence("a case names files") in problem["detail"]) == (400, True)
 
 
 def test_a_file_that_is_not_what_its_digest_says_is_not_kept(sending: Sending) -> None:
@@ -236,7 +237,7 @@ def test_a_server_rejects_the_name_of_a_file_before_anything_else(sending: Sendi
         assert (status, document["detail"].count("no file is read here")) == (400, 1), (path, document)
         assert "root:" not in json.dumps(document)
     status, _, document = sending.post("/sweeps/here/extend", {"vary": {"B": [{"name": "seven", "by": 7}]}})
-    assert (status, "was not given to workers" in document["detail"]) == (409, True), document
+    assert (status, sentence("was not given to workers") in document["detail"]) == (409, True), document
 
 
 # Steering
@@ -245,9 +246,9 @@ def test_a_server_rejects_the_name_of_a_file_before_anything_else(sending: Sendi
 def test_an_execution_is_resumed_with_another_state(sending: Sending) -> None:
     execution = execution_of(sending, "reviewed", "--set", "x=4", "--until", "draft")
     refused = sending.wtb("resume", execution, "--set", "x=many", check=2)
-    assert "found 'many'; expected int" in refused.stderr
+    assert sentence("found {}; expected {}", "'many'", "int") in refused.stderr
     done = sending.wtb("resume", execution, "--set", "x=7", "--set", "note=42")
-    assert "is for the workers" in done.stderr
+    assert sentence("is for the workers") in done.stderr
     until_it_is(sending, execution, "completed")
     assert state_of(sending, execution) == {"x": 7, "note": "42", "answer": "small"}
 
@@ -255,10 +256,10 @@ def test_an_execution_is_resumed_with_another_state(sending: Sending) -> None:
 def test_a_question_is_answered_and_what_waited_continues(sending: Sending) -> None:
     execution = execution_of(sending, "reviewed", "--set", "x=100")
     wrong = sending.wtb("answer", execution, "maybe", check=2)
-    assert "cannot be answered with 'maybe'" in wrong.stderr
+    assert sentence("cannot be answered with {}", "'maybe'") in wrong.stderr
     given = sending.wtb("answer", execution, "yes", "--format", "json")
     assert given.json["choice"] == "yes"
-    assert "1 execution for the workers" in given.stderr
+    assert sentence("{} for the workers", "1 execution") in given.stderr
     until_it_is(sending, execution, "completed")
     assert state_of(sending, execution)["answer"] == "yes"
 
@@ -288,11 +289,11 @@ def test_failed_cells_are_tried_again(sending: Sending) -> None:
 def test_an_execution_is_forked_with_another_variant_parameter_and_state(sending: Sending) -> None:
     origin = execution_of(sending, "reviewed", "--set", "x=5")
     refused = sending.wtb("fork", origin, "--variant", "draft=triple", check=2)
-    assert "node 'draft' has no variant 'triple'" in refused.stderr
+    assert sentence("node {} has no variant {}", "'draft'", "'triple'") in refused.stderr
     start = sending.wtb("history", origin, "--format", "json").json["checkpoints"][0]["id"]
     given = ("--at", start, "--variant", "draft=double", "--set", "x=30", "--format", "json")
     forked = sending.wtb("fork", origin, *given)
-    assert "is for the workers" in forked.stderr
+    assert sentence("is for the workers") in forked.stderr
     until_it_is(sending, forked.json["execution"]["id"], "completed")
     assert state_of(sending, forked.json["execution"]["id"])["x"] == 60
     given = ("--at", start, "--variant", "draft={name: by 7, of: double, by: 7}", "--format", "json")
@@ -300,7 +301,7 @@ def test_an_execution_is_forked_with_another_variant_parameter_and_state(sending
     until_it_is(sending, forked.json["execution"]["id"], "completed")
     assert state_of(sending, forked.json["execution"]["id"])["x"] == 35
     code = sending.wtb("fork", origin, "--at", start, "--variant", "draft=os:getcwd", check=2)
-    assert "nothing is imported here" in code.stderr
+    assert sentence("nothing is imported here") in code.stderr
     paused = sending.wtb("fork", origin, "--at", start, "--no-run", "--format", "json")
     assert paused.json["execution"]["status"] == "paused"
 
@@ -310,7 +311,7 @@ def test_what_one_case_suggested_is_run_for_every_case(sending: Sending) -> None
     sending.cluster.wait_completed(sweep)
     shown = sending.wtb("show", sweep, "--cells", "--case", "a", "--format", "json").json["cells"]
     code = sending.wtb("fork", shown[0]["execution"], "--all-cases", "--variant", "C=os:getcwd", check=2)
-    assert "nothing is imported here" in code.stderr
+    assert sentence("nothing is imported here") in code.stderr
     given = ("--variant", "C={name: far, by: 7}", "--reason", "further", "--format", "json")
     row = sending.wtb("fork", shown[0]["execution"], "--all-cases", *given).json
     assert (row["choices"]["C"], row["cells"], row["queued"]) == ("far", 2, True)
@@ -321,7 +322,7 @@ def test_what_one_case_suggested_is_run_for_every_case(sending: Sending) -> None
 def test_many_questions_are_answered_at_once(sending: Sending) -> None:
     executions = [execution_of(sending, "reviewed", "--set", f"x={number}") for number in (200, 201)]
     refused = sending.wtb("answer", "--all", "maybe", "--yes", check=2)
-    assert "nothing was answered" in refused.stderr
+    assert sentence("nothing was answered") in refused.stderr
     given = sending.wtb("answer", "--all", "no", "--yes", "--format", "json").json
     assert [one["choice"] for one in given["answers"]] == ["no", "no"]
     for execution in executions:
@@ -335,7 +336,7 @@ def test_sweeps_are_kept_named_and_deleted(sending: Sending) -> None:
     assert sending.wtb("pin", "kept").stdout == f"pinned sweep kept ({sent['sweep']})\n"
     assert sending.wtb("unpin", "kept").stdout == f"unpinned sweep kept ({sent['sweep']})\n"
     assert sending.wtb("baseline", "set", "main", "kept").stdout == f"baseline main: sweep kept ({sent['sweep']})\n"
-    assert "is the baseline" in sending.wtb("delete", "kept", "--yes", check=2).stderr
+    assert sentence("is the baseline") in sending.wtb("delete", "kept", "--yes", check=2).stderr
     assert "sweep" in sending.wtb("baseline", "remove", "main").stdout
     assert sending.wtb("delete", "kept", "--yes").stdout.startswith(f"deleted sweep kept ({sent['sweep']}): 8 cells")
     assert "kept" not in sending.wtb("list").stdout
@@ -359,7 +360,7 @@ def test_who_administers_does_so_through_a_server(sending: Sending) -> None:
         "user remove ann",
     ):
         sending.wtb(*command.split())
-    assert "nobody has a role" in sending.wtb("access", "list").said
+    assert sentence("nobody has a role") in sending.wtb("access", "list").said
 
 
 def test_what_no_worker_runs_is_not_continued_by_a_server(sending: Sending) -> None:
@@ -367,7 +368,7 @@ def test_what_no_worker_runs_is_not_continued_by_a_server(sending: Sending) -> N
     project.write({"own.yaml": json.dumps({**SWEEP, "sweep": "mine", "workflow": "flow:wf"})})
     sending.cluster.wtb("run", "own.yaml", "--break", "B", check=1)
     refused = sending.wtb("resume", "mine", check=2)
-    assert "was not given to workers, and no process runs it" in refused.stderr
+    assert sentence("was not given to workers, and no process runs it") in refused.stderr
     assert sending.cluster.one("SELECT status FROM sweeps WHERE name = 'mine'") == "paused"
 
 

@@ -7,6 +7,7 @@ import webbrowser
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.hosting.pages.browser import opened
 
 URL = "http://127.0.0.1:1/#code=c"
@@ -38,4 +39,4 @@ def test_the_address_is_said_where_there_is_no_browser(monkeypatch: pytest.Monke
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
     with opened(URL, report):
         assert was_said.wait(20)
-    assert lines == [f"no browser could be opened; the address is {URL}"]
+    assert lines == [sentence("no browser could be opened; the address is {}", URL)]

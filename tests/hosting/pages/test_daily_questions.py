@@ -23,6 +23,7 @@ import pytest
 from tests.hosting.pages.site import Site, served, wait_until
 from tests.support import helpdesk
 from tests.support.project import Outcome, Project
+from tests.support.prose import sentence
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -418,7 +419,7 @@ def test_13_why_the_last_night_is_worse(desk: Desk, nights: list[str]) -> None:
     page, walk = opened(desk, f"/sweeps/{nights[1]}"), desk.walk()
     right = mean([("cited", "medium", 0)])
     card = words(page.get_by_role("region", name="The decision"))
-    assert f"fell in this run: {right:.3f} ->" in card
+    assert sentence("{} in this run: {}", "fell", f"{right:.3f} ->") in card
     assert "first differs at retrieve; search:words changed" in card
     walk.click(page.get_by_role("link", name="Compare with the baseline"))
     page.get_by_text("search:words").wait_for()

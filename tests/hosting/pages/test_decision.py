@@ -10,6 +10,7 @@ import pytest
 
 from tests.hosting.pages.site import Site, served
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -73,7 +74,7 @@ def test_the_cheapest_that_is_good_enough_is_recommended_first(site: Site) -> No
     card = page.get_by_role("region", name="The decision")
     card.get_by_text("Recommended: answer=cheap").wait_for()
     text = card.inner_text()
-    assert "Both gates hold." in text
+    assert sentence("Both gates hold.") in text
     assert "It is shown to be within 0.1 of the best. Ties with 1 other; this is the cheapest." in text
     shown = " ".join(text.split())
     assert "exact_match 1.000, 95% interval from 0.969 to 1.000" in shown
@@ -140,9 +141,9 @@ def test_nothing_of_a_decision_is_lost_on_a_phone(site: Site) -> None:
 
 def test_two_rows_say_whether_one_is_as_good(site: Site, decided: Project) -> None:
     said = decided.inside("compare", "good", "--row", "1", "--other", "0").stdout
-    assert "within 0.1 of row 0: yes (at most" in said
+    assert sentence("within {} of row {}: {}", "0.1", 0, "yes (at most") in said
     worse = decided.inside("compare", "good", "--row", "2", "--other", "0").stdout
-    assert "within 0.1 of row 0: no (at least" in worse
+    assert sentence("within {} of row {}: {}", "0.1", 0, "no (at least") in worse
     page = site.open("/sweeps/good/compare?row=1&other=0")
     page.get_by_text("within 0.1 of the other").wait_for()
     assert page.locator(".within").inner_text() == "yes"

@@ -13,6 +13,7 @@ import pytest
 
 from tests.hosting.api.serving import TOKEN
 from tests.hosting.pages.site import Site, served, take_picture, wait_until
+from tests.support import prose
 from tests.support.project import Project
 from wtb.display.report.html.bundle import WEB
 
@@ -179,16 +180,41 @@ def refuse(status: int, body: dict[str, str] | str) -> object:
         (
             400,
             {"detail": "`limit` is less than 1"},
-            ["rejected this input", "limit is less than 1"],
+            [prose.sentence("rejected this input"), "limit is less than 1"],
             "Try again",
         ),
-        (403, {"detail": "you may not look"}, ["You may not do this.", "Ask an administrator"], None),
-        (409, {"detail": "it runs: `wtb pause X` first"}, ["“Pause” on its page first", "Reload the page"], "Reload"),
-        (412, {"detail": "it has changed"}, ["Someone else changed this"], "Reload"),
-        (413, {"detail": "a body of 9 GB"}, ["too large to send", "fewer cases"], "Try again"),
-        (429, {"detail": "too many"}, ["Too many requests", "Wait a minute"], "Try again"),
-        (500, {"detail": "a fault"}, ["The server has a fault.", "tell the operator"], "Try again"),
-        (502, "<h1>Bad Gateway</h1>", ["The server is not ready.", "tries again by itself"], "Try again"),
+        (
+            403,
+            {"detail": "you may not look"},
+            [prose.sentence("You may not do this."), prose.sentence("Ask an administrator")],
+            None,
+        ),
+        (
+            409,
+            {"detail": prose.sentence("{}: `wtb pause {}` first", "it runs", "X")},
+            ["“Pause” on its page first", prose.sentence("Reload the page")],
+            "Reload",
+        ),
+        (
+            412,
+            {"detail": prose.sentence("{} has changed", "it")},
+            [prose.sentence("Someone else changed this")],
+            "Reload",
+        ),
+        (413, {"detail": "a body of 9 GB"}, [prose.sentence("too large to send"), "fewer cases"], "Try again"),
+        (429, {"detail": "too many"}, [prose.sentence("Too many requests"), "Wait a minute"], "Try again"),
+        (
+            500,
+            {"detail": "a fault"},
+            [prose.sentence("The server has a fault."), prose.sentence("tell the operator")],
+            "Try again",
+        ),
+        (
+            502,
+            "<h1>Bad Gateway</h1>",
+            [prose.sentence("The server is not ready."), prose.sentence("tries again by itself")],
+            "Try again",
+        ),
     ],
 )
 def test_each_failure_says_what_to_do(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.hosting.pages.site import Site, served
+from tests.support import prose
 from tests.support.project import Project
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def test_the_page_and_the_matrix_show_factors_nested_ones_and_pairs(site: Site, 
     assert first in shown
     rows = section.locator("table").first.locator("tbody tr")
     assert rows.first.inner_text().split()[0] == "answer.model"
-    assert "only in 4 variants of answer" in rows.first.inner_text()
+    assert prose.sentence("only in {} variants of {}", 4, "answer") in rows.first.inner_text()
     pairs = section.locator("table").nth(1).locator("tbody tr")
     assert pairs.first.inner_text().startswith("retrieve × answer.prompt")
     site.check_readable(page)

@@ -13,6 +13,7 @@ import pytest
 from tests.hosting.pages.site import Site, served
 from tests.support.model_server import ModelHandler
 from tests.support.project import Project
+from tests.support.prose import sentence
 from wtb.core.access.roles import Role
 
 if TYPE_CHECKING:
@@ -153,4 +154,4 @@ def test_who_may_only_look_is_not_asked_and_cannot_label(judged: Project, site: 
     for sent in (given, {**given, "rater": "ana"}):
         status, answer = site.post(page, "/sweeps/letters/labelling", sent)
         assert status == 403
-        assert "this takes the scope answer" in answer
+        assert sentence("this takes the scope {}", "answer") in answer

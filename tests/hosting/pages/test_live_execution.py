@@ -10,6 +10,7 @@ import pytest
 
 from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -107,7 +108,7 @@ def follow(site: Site, project: Project, id: str) -> None:
     stands(page, search="succeeded", answer="waiting")
     page.get_by_role("log", name="Messages").get_by_text("asks: Is this it?").wait_for()
     page.get_by_role("img").filter(has=page.locator("path.back")).wait_for()
-    assert "answer: waits for a person" in str(page.locator("svg.graph").get_attribute("aria-label"))
+    assert sentence("{} waits for a person", "answer:") in str(page.locator("svg.graph").get_attribute("aria-label"))
     take_picture(page)
     dark = site.open(f"/executions/{id}", dark=True, width=390)
     stands(dark, answer="waiting")

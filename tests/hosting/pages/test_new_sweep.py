@@ -15,6 +15,7 @@ from tests.hosting.pages.site import Site
 from tests.planning.test_workbooks import book
 from tests.support.cluster import Cluster
 from tests.support.project import Project
+from tests.support.prose import sentence
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -188,13 +189,18 @@ def test_numbers_are_sent_as_they_were_typed(sending: Sending, site: Site) -> No
 @pytest.mark.parametrize(
     ("name", "content", "size", "problem"),
     [
-        ("cat.png", b"\x89PNG\r\n\x1a\n", None, "cat.png is no file of cases; expected a name that ends with .csv"),
+        (
+            "cat.png",
+            b"\x89PNG\r\n\x1a\n",
+            None,
+            sentence("{} is no file of cases; expected a name that ends with {}", "cat.png", ".csv"),
+        ),
         ("cat.csv", b"\x89PNG\r\n\x1a\n....", None, "cat.csv: a PNG picture; expected a table as text in UTF-8"),
-        ("paper.xlsx", b"%PDF-1.7 ...", None, "paper.xlsx: a PDF document; expected an XLSX workbook"),
-        ("none.csv", b"", None, "none.csv is empty; expected at least one case"),
-        ("large.csv", b"", 50_000_000, "large.csv has 50 MB; expected at most 32 MB"),
+        ("paper.xlsx", b"%PDF-1.7 ...", None, sentence("{}; expected an XLSX workbook", "paper.xlsx: a PDF document")),
+        ("none.csv", b"", None, sentence("{} is empty; expected at least one case", "none.csv")),
+        ("large.csv", b"", 50_000_000, sentence("{} has {}; expected at most {}", "large.csv", "50 MB", "32 MB")),
         ("half.jsonl", b'{"input": {"question": "a"}}\n{', None, "half.jsonl:2: not JSON"),
-        ("typo.csv", b"question,question\na,b\n", None, "column 'question' a second time"),
+        ("typo.csv", b"question,question\na,b\n", None, sentence("column {} a second time", "'question'")),
     ],
 )
 def test_a_dropped_file_that_is_no_table_is_refused_in_words(
@@ -363,9 +369,9 @@ def test_a_server_reads_files_of_cases_for_clients_and_checks_permissions(
     document = sending.wtb("cases", str(file), "--workflow", "helpdesk", "--format", "json").json
     assert (document["cases"], document["mapping"]["expected"]) == (2, "Expected Answer")
     status, _, found = sending.post("/case-files", {"cases": str(file), "workflow": "helpdesk"})
-    assert (status, "files of this machine are not read" in found["detail"]) == (400, True)
+    assert (status, sentence("files of this machine are not read") in found["detail"]) == (400, True)
     (tmp_path / "large.csv").write_bytes(b"question\n" + b"x" * 32_000_001)
     said = sending.wtb("cases", str(tmp_path / "large.csv"), check=2).said
-    assert "more than 32,000,000 bytes" in said
+    assert sentence("more than {} bytes", "32,000,000") in said
     tried = sending.wtb("try", '{"contains": {"field": "a"}}', "--state", '{"a": "yes"}', "--expected", "yes").stdout
     assert tried == "contains: 1 on a scale from 0 to 1\n"

@@ -15,6 +15,7 @@ import pytest
 from tests.hosting.api.serving import TOKEN
 from tests.hosting.pages.site import Site, served, take_picture
 from tests.support.project import FLOW, Project
+from tests.support.prose import sentence
 from wtb.config.stack_file import Flower, Stack, forget_stack, write_stack
 from wtb.core.access.roles import PERMISSIONS, Permission, Role
 
@@ -102,7 +103,7 @@ def test_a_baseline_that_whoever_looks_chose_changes_no_claim_but_differences(re
         assert delta == (expected if expected is None else pytest.approx(expected))
     assert len(chosen["warnings"]) == len(own["warnings"]) + 1
     refused = read.inside("matrix", "tagged", "--baseline", "6", check=2)
-    assert "baseline 6: the sweep has the rows 0 to 5" in refused.said
+    assert sentence("baseline {}: the sweep has the rows 0 to {}", 6, 5) in refused.said
     assert matrix(read) == own, "what is kept is that of the sweep's own baseline"
 
 
@@ -202,7 +203,7 @@ def test_a_schedule_explains_a_bad_night(nightly: Project, browser: Browser) -> 
         page.get_by_role("heading", name=f"nightly: {fire['verdict']}").wait_for()
         reasons = page.locator(".why li").all_inner_texts()
         assert reasons == fire["because"]
-        assert "first differs at A" in reasons or fire["verdict"] == "failed"
+        assert sentence("first differs at {}", "A") in reasons or fire["verdict"] == "failed"
         site.check_readable(page)
         page.get_by_role("link", name="Open the comparison").click()
         page.wait_for_url(f"**/compare/{fire['baseline']}/{fire['sweep']}")
@@ -225,10 +226,10 @@ def test_a_schedule_shows_its_verdicts_as_a_strip(nightly: Project, browser: Bro
         for mark, fire in zip(marks.all(), fires, strict=True):
             assert (fire["verdict"] or "") in (mark.get_attribute("title") or "")
             assert mark.get_by_role("link").get_attribute("href") == f"/sweeps/{fire['sweep']}"
-        assert "code of A changed" in (marks.last.get_attribute("title") or "")
+        assert sentence("code of {} changed", "A") in (marks.last.get_attribute("title") or "")
         drift = page.get_by_role("img", name="of nightly over 2 nights")
         drift.wait_for()
-        assert "in the fixed reference" in (drift.get_attribute("aria-label") or "")
+        assert sentence("in the fixed reference") in (drift.get_attribute("aria-label") or "")
         assert drift.locator(".night").count() == 2
         assert drift.locator(".fixed").count() == 1
         site.check_readable(page)
@@ -356,7 +357,7 @@ def test_each_page_offers_a_role_what_it_allows_and_the_server_refuses_the_rest(
     }.items():
         status, answer = site.post(page, path, {})
         assert (status == 403) == (needs not in allowed), (path, status, answer)
-        assert (f"this takes the scope {needs}" in answer) == (needs not in allowed), (path, answer)
+        assert (sentence("this takes the scope {}", needs) in answer) == (needs not in allowed), (path, answer)
 
 
 def test_who_administers_sees_roles_and_what_was_refused(site: Site, read: Project) -> None:
@@ -391,7 +392,7 @@ def test_an_address_is_what_one_sees_after_signing_in(site: Site) -> None:
 
 def test_a_command_that_knows_no_server_says_so(read: Project) -> None:
     refused = read.inside("matrix", "tagged", "--open", check=2)
-    assert "no server is known that shows this" in refused.said
+    assert sentence("no server is known that shows this") in refused.said
     assert "total" in refused.stdout
 
 
@@ -404,7 +405,7 @@ def test_a_command_beside_a_stack_leads_to_its_pages_if_they_show_the_same_datab
         found = read.inside("show", "tagged", "--open", env={"BROWSER": "true %s"}, check=0)
         assert f"http://127.0.0.1:9/sweeps/{sweep}" in found.said
         elsewhere = ("--db", f"sqlite:///{read.folder}/.wtb/wtb.db")
-        assert "no server is known" in read.inside("show", "tagged", "--open", *elsewhere, check=2).said
+        assert sentence("no server is known") in read.inside("show", "tagged", "--open", *elsewhere, check=2).said
     finally:
         forget_stack(read.folder)
 

@@ -22,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from tests.support.attempts import attempts
+from tests.support.prose import sentence
 from tests.support.tenants import Tenant
 from wtb.core.errors import InputError, StoreAway
 from wtb.core.telemetry.latencies import BOUNDS_S, FLUSHES, Histogram
@@ -217,12 +218,12 @@ def test_the_server_tells_metrics_to_whom_it_knows(context: Context, tenants: tu
     other = create_token(context, "other", scopes=["answer"])["token"]
     refused = client.get("/metrics", headers={"Authorization": f"Bearer {other}"})
     assert refused.status_code == 403
-    assert "takes the scope read" in refused.json()["detail"]
+    assert sentence("takes the scope {}", "read") in refused.json()["detail"]
 
 
 @pytest.mark.parametrize("text", ["", "x", "99999", "1.2.3.4", "http://h:1", "127.0.0.1:", ":80", "a b:80", "::1:80"])
 def test_what_is_no_place_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="is no place to listen"):
+    with pytest.raises(InputError, match=sentence("is no place to listen")):
         parse_place(text)
 
 
@@ -262,7 +263,7 @@ def test_what_goes_wrong_in_an_exporter_is_logged_and_not_printed(
     unanswered = pytest.raises((OSError, http.client.HTTPException))
     with closing(Exporter(Place("127.0.0.1", 0), fails)) as exporter, unanswered:
         urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=10)
-    assert ("a scrape was not answered" in caplog.text) == is_logged
+    assert (sentence("a scrape was not answered") in caplog.text) == is_logged
     assert "Traceback" not in capfd.readouterr().err
 
 

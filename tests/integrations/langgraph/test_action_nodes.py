@@ -13,6 +13,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 
 from tests.execution.engine_subjects import State
+from tests.support.prose import sentence
 from wtb import Context, InputError, Workflow
 from wtb.authoring.code.resolve import as_workflow
 from wtb.integrations.langgraph import variants
@@ -105,9 +106,9 @@ def test_variants_have_parameters_of_the_instructions() -> None:
     assert run_cell(candidates, {"x": 1}, review="warm").state["words"] == ["<say 1 warmly in review>"]
 
     wrong = variants(graph_of(in_context, confirm, client=model)).add("review", "warm", tonne="warm")
-    assert "takes no parameter 'tonne'; did you mean 'tone'? (it takes: tone)" in str(
-        as_workflow(wrong, "shape").problems
-    )
+    assert sentence("takes no parameter {}", "'tonne'") + sentence("; did you mean '{}'?", "tone") + sentence(
+        " (it takes: {})", "tone"
+    ) in str(as_workflow(wrong, "shape").problems)
 
 
 def test_the_second_pass_may_lead_elsewhere_and_a_node_needs_no_name() -> None:

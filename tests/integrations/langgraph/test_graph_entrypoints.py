@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from tests.integrations.langgraph.graph_stepping import Stepped, alone
 from tests.support.bench import Bench
+from tests.support.prose import sentence
 from wtb.authoring.code.fingerprint import fingerprint
 from wtb.authoring.code.resolve import as_workflow
 from wtb.core.errors import InputError
@@ -220,5 +221,7 @@ def test_a_single_execution_takes_the_same_inputs() -> None:
 def test_an_input_of_another_kind_is_refused() -> None:
     graph = StateGraph(Given).add_node("a", lambda state: {"x": 1}).add_edge(START, "a")
 
-    with pytest.raises(InputError, match="'input' is a list of 1; expected a mapping from keys of the state"):
+    with pytest.raises(
+        InputError, match=sentence("'input' is {}; expected a mapping from keys of the state", "a list of 1")
+    ):
         prepare_single(as_workflow(graph, "tests:graph"), ["a"])

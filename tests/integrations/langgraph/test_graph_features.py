@@ -33,6 +33,7 @@ from tests.integrations.langgraph.graph_stepping import (
     shown,
     with_branch,
 )
+from tests.support.prose import sentence
 from wtb.authoring.code.resolve import as_workflow
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.graph import reachable, successors
@@ -187,7 +188,7 @@ def test_a_command_for_a_graph_that_is_not_there_fails_and_says_so(step: Step) -
         alone(graph, {"x": 0})
     failure = step(graph, {"x": 0}).failure
     assert failure is not None
-    assert "no graph around it" in failure.message
+    assert sentence("no graph around it") in failure.message
 
 
 def test_where_two_tasks_of_a_graph_leave_it_at_once_the_first_counts(step: Step) -> None:
@@ -295,7 +296,7 @@ def test_a_graph_within_a_graph_that_would_remember_its_last_visit_is_visited_on
     failure = step(again, {"x": 0}).failure
 
     assert failure is not None
-    assert "graph 'sub' was compiled with checkpointer=True" in failure.message
+    assert sentence("graph {} was compiled with checkpointer=True", "'sub'") in failure.message
 
 
 # State
@@ -696,7 +697,7 @@ def test_an_edge_that_asks_between_node_runs_fails_and_says_what_to_do(start: bo
 
     assert failure is not None
     assert failure.kind == "routing"
-    assert "call it in a node, and let the edge read what it wrote" in failure.message
+    assert sentence("call it in a node, and let the edge read what it wrote") in failure.message
 
 
 # What people change
@@ -839,7 +840,8 @@ def test_a_graph_that_a_node_calls_and_that_stops_in_the_middle_is_a_failure_tha
 
     assert stepped.failure is not None
     assert (
-        "node 'a' calls a graph that was compiled with interrupt_before or interrupt_after" in stepped.failure.message
+        sentence("{} calls a graph that was compiled with interrupt_before or interrupt_after", "node 'a'")
+        in stepped.failure.message
     )
 
 

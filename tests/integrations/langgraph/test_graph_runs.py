@@ -31,6 +31,7 @@ from tests.integrations.langgraph.graph_stepping import (
     says,
     with_branch,
 )
+from tests.support.prose import sentence
 from wtb.authoring.code.resolve import as_workflow
 from wtb.core.errors import InputError, WorkflowError, WTBError
 from wtb.integrations.langgraph import variants
@@ -226,8 +227,8 @@ def test_a_loop_that_does_not_end_is_a_clear_failure(step: Step) -> None:
 
     assert failure is not None
     assert failure.kind == "routing"
-    assert "Recursion limit of 5 reached" in failure.message
-    assert "`recursion_limit` raises the limit" in failure.message
+    assert sentence("Recursion limit of {} reached", 5) in failure.message
+    assert sentence("`recursion_limit` raises the limit") in failure.message
 
 
 def endless(times: int = 1_000_000) -> StateGraph[Any]:

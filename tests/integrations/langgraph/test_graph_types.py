@@ -20,6 +20,7 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
+from tests.support.prose import sentence
 from wtb.authoring.code import resolve
 from wtb.authoring.code.resolve import as_workflow
 from wtb.core.errors import InputError, WorkflowError
@@ -101,5 +102,5 @@ def test_a_type_that_cannot_be_stored_is_refused_and_named(kind: Any) -> None:
 
 def test_a_graph_is_refused_in_one_line_where_wtb_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolve, "entry_points", lambda **asked: ())
-    with pytest.raises(InputError, match="'mine' is a LangGraph graph, and this WTB has no adapter"):
+    with pytest.raises(InputError, match=sentence("{} is a LangGraph graph, and this WTB has no adapter", "'mine'")):
         as_workflow(StateGraph(dict), "mine")

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from tests.support.prose import sentence
 from wtb.integrations.langgraph.saver import write_buffer
 from wtb.integrations.langgraph.saver.write_buffer import Pairing, Waiting
 
@@ -79,7 +80,7 @@ def test_writes_are_stored_by_themselves_where_their_checkpoint_failed(pool: Thr
     prove(pairs)
     told = pool.submit(offer, pairs, "parent", writes())
 
-    with pytest.raises(ValueError, match="cannot be stored"), pairs.take_waiting(PLACE, "parent"):
+    with pytest.raises(ValueError, match=sentence("cannot be stored")), pairs.take_waiting(PLACE, "parent"):
         raise ValueError("cannot be stored")
 
     assert told.result(60) is False

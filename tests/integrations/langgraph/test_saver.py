@@ -29,6 +29,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Interrupt, Overwrite, Send, interrupt
 
 from tests.support.forkserver import Script
+from tests.support.prose import sentence
 from wtb.config.keeping.retention_policy import Policy
 from wtb.core.errors import DamagedError, InputError, StateError, StoreError
 from wtb.core.serialization.codec import digest, encode
@@ -213,7 +214,7 @@ def test_what_a_failed_step_had_done_is_not_done_again(saver: Saver, monkeypatch
     graph.add_edge(START, "good").add_edge(START, "bad")
     made = graph.compile(checkpointer=saver)
 
-    with pytest.raises(ValueError, match="longer than the digest"):
+    with pytest.raises(ValueError, match=sentence("longer than {}", "the digest")):
         made.invoke(start(), CONFIG, durability="sync")
     failed = {task.name: task.error for task in made.get_state(CONFIG).tasks}
     made.invoke(None, CONFIG, durability="sync")
@@ -252,7 +253,7 @@ def test_none_in_a_config_is_none_in_particular(saver: Saver, of_none: dict[str,
 
 def test_a_config_without_a_thread_is_refused(saver: Saver) -> None:
     for ask in (saver.get_tuple, lambda config: list(saver.list(config))):
-        with pytest.raises(InputError, match="thread_id: found None"):
+        with pytest.raises(InputError, match=sentence("thread_id: found None")):
             ask({"configurable": {"thread_id": None}})
 
 
@@ -300,7 +301,7 @@ def test_a_version_that_nobody_can_count_on_from_is_named(saver: Saver) -> None:
         "0010",
         "0100.0000000000000000",
     ]
-    with pytest.raises(StateError, match="the version of a channel is 'first'"):
+    with pytest.raises(StateError, match=sentence("the version of a channel is {}", "'first'")):
         saver.get_next_version("first", None)
 
 
@@ -427,7 +428,7 @@ def test_what_to_do_with_bytes_that_are_too_many_is_something_that_one_can_do(sq
         put(saver, picture=bytes(50 * 2**20))
 
     assert "channel 'picture'" in str(refused.value)
-    assert "keep it in a file or an object store, and its path or key in the state" in str(refused.value)
+    assert sentence("keep it in a file or an object store, and its path or key in the state") in str(refused.value)
     assert "ctx.workspace" not in str(refused.value)
 
 
@@ -435,7 +436,7 @@ def test_a_type_that_is_no_longer_listed_is_not_loaded(sqlite_url: str) -> None:
     with Saver(sqlite_url, types=[Plain]) as saver:
         config = put(saver, channel=Plain(1))
 
-    with Saver(sqlite_url) as saver, pytest.raises(StateError, match=r":Plain is not among the types"):
+    with Saver(sqlite_url) as saver, pytest.raises(StateError, match=sentence("{} is not among the types", ":Plain")):
         saver.get_tuple(config)
 
 
@@ -472,7 +473,10 @@ def test_a_named_tuple_that_is_more_than_its_fields_is_refused(sqlite_url: str) 
 def test_an_object_without_a_value_in_a_slot_is_refused(sqlite_url: str) -> None:
     empty = Slotted()
     del empty.right
-    with Saver(sqlite_url, types=[Slotted]) as saver, pytest.raises(StateError, match="no value for right; give it"):
+    with (
+        Saver(sqlite_url, types=[Slotted]) as saver,
+        pytest.raises(StateError, match=sentence("no value for {}; give it", "right")),
+    ):
         put(saver, channel=empty)
 
 
@@ -513,7 +517,7 @@ def test_types_that_attributes_do_not_make_are_refused() -> None:
     class Inside:
         pass
 
-    with pytest.raises(InputError, match="deque are more than their attributes"):
+    with pytest.raises(InputError, match=sentence("{} are more than their attributes", "deque")):
         Saver("sqlite://", types=[deque])
     with pytest.raises(InputError, match="inside a function"):
         Saver("sqlite://", types=[Inside])
@@ -682,12 +686,12 @@ def test_sessions_do_not_see_each_others_threads_and_take_them_along_when_delete
         deletion.delete_session(saver.database, made.id, may_live=lambda owner, expired: True)
 
         assert (count(saver, thread_checkpoints), count(saver, thread_writes)) == (1, 0)
-        with pytest.raises(InputError, match="the session was deleted"):
+        with pytest.raises(InputError, match=sentence("the session was deleted")):
             put(theirs, text=LONG)
 
 
 def test_a_session_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match="there is no session 'team'"):
+    with pytest.raises(InputError, match=sentence("there is no session {}", "'team'")):
         Saver("sqlite://", session="team")
 
 
@@ -818,7 +822,7 @@ def test_writes_into_a_deleted_session_are_refused(saver: Saver) -> None:
         config = put(theirs, text=LONG)
         deletion.delete_session(saver.database, made.id, may_live=lambda owner, expired: True)
 
-        with pytest.raises(InputError, match="the session was deleted"):
+        with pytest.raises(InputError, match=sentence("the session was deleted")):
             theirs.put_writes(config, [("text", LONG)], "task")
 
     assert count(saver, thread_writes) == 0
@@ -932,7 +936,7 @@ def test_a_closed_saver_says_so(database_url: str) -> None:
         lambda: saver.list(None),
         lambda: saver.delete_thread("one"),
     ):
-        with pytest.raises(StateError, match="the saver is closed"):
+        with pytest.raises(StateError, match=sentence("the saver is closed")):
             use()
     opened.close()
 
