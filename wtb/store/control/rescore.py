@@ -170,6 +170,11 @@ def find_scoring(database: Database, sweep_id: str, id: str) -> ScoringRow:
     return found
 
 
+def any_unpublished() -> sa.Exists:
+    """Return the condition that something that workers may score is not published."""
+    return sa.select(sa.literal(1)).where(_is_claimable(), scorings.c.published_at.is_(None)).exists()
+
+
 def publish_scorings(connection: sa.Connection, again_s: float | None = None) -> list[tuple[str, str, str]]:
     """Mark what workers may score as published, within a transaction.
 

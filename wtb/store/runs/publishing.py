@@ -100,6 +100,8 @@ def publish(database: Database) -> list[Task]:
     tasks and busy slots. Executions that were lost with their workers are alone in their tasks.
     """
     with database.write() as connection:
+        if not connection.scalar(_query_whether_work_waits()):  # as it is after most tasks; who publishes waits in line
+            return []
         _take_turn(connection)
         scorings = _described_scorings(connection, rescore.publish_scorings(connection))
         candidates = fetch_records(connection, QueuedSweep, _query_of_candidates())
@@ -118,6 +120,12 @@ def publish(database: Database) -> list[Task]:
 def _take_turn(connection: sa.Connection) -> None:
     """Wait until nobody else publishes, to the end of the transaction."""
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+@cache
+def _query_whether_work_waits() -> sa.Select[Any]:
+    pending = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweeps.c.id, is_open(), is_unpublished)
+    return sa.select(sa.or_(pending.exists(), rescore.any_unpublished()))
 
 
 @cache
@@ -307,6 +315,8 @@ def publish_again(database: Database, after_s: float) -> list[Task]:
 
 def _described_scorings(connection: sa.Connection, published: Sequence[tuple[str, str, str]]) -> list[Task]:
     """Describe the tasks that score sweeps again."""
+    if not published:
+        return []
     names = names_of(connection, {sweep_id for _, _, sweep_id in published})
     return [
         Task(id, queue, sweep_id, names[sweep_id][0], [], 0, {}, names[sweep_id][1])
