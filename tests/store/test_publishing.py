@@ -104,6 +104,25 @@ def test_the_last_cases_are_spread_over_all_slots(database: Database) -> None:
     assert sizes(database, "s1") == 8 * [2]
 
 
+def test_an_execution_that_was_lost_with_a_worker_is_alone_in_its_task(database: Database) -> None:
+    submitted(database, "s1", cases=16)
+    worker(database, 4)
+    change(database, "s1", root_s=0.001)
+    (lost, *_) = database.scalars(sa.select(executions.c.id).order_by(executions.c.id.desc()))
+    database.execute(executions.update().where(executions.c.id == lost).values(losses=1))
+    (alone,) = [task for task in publish(database) if task.cases == ["c15"]]
+    assert alone.size == 1
+    assert sizes(database, "s1") == [1, 1, 2, 2, 2, 2, 2, 2, 2]
+
+
+def test_of_what_a_quota_leaves_room_for_the_sweep_of_the_highest_priority_has_all(database: Database) -> None:
+    sessions.create(database, "small", Quota(node_runs=2))
+    for sweep in ("s1", "s2"):
+        submitted(database, sweep, "small", cases=4)
+    change(database, "s2", priority=5)
+    assert [task.sweep_id for task in publish(database)] == ["s2", "s2"]
+
+
 def test_sweeps_of_one_priority_share_the_window_and_higher_ones_do_not_wait_for_it(database: Database) -> None:
     submitted(database, "s1", cases=50)
     assert len(publish(database)) == WINDOW

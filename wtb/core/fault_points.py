@@ -26,6 +26,7 @@ POINTS = (
     "copy.batch",
     "delete.hidden",
     "delete.part",
+    "scoring.part",
 )
 
 _armed, _, _rest = os.environ.get("WTB_FAULT", "").partition(":")

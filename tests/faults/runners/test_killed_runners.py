@@ -58,7 +58,7 @@ def resume(project: Project) -> None:
 
 
 def test_every_named_fault_point_is_tested() -> None:
-    elsewhere = {"submit.written", "submit.batch", "copy.batch", "task.done"}
+    elsewhere = {"submit.written", "submit.batch", "copy.batch", "task.done", "scoring.part"}
     assert {*IN_TURN, *elsewhere, *OF_DELETIONS} == set(POINTS)
 
 

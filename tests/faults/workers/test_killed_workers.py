@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -127,11 +129,20 @@ ELSEWHERE = {
     "copy.batch",
     "delete.hidden",
     "delete.part",
+    "scoring.part",
 }
 
 
 def test_every_named_fault_point_that_workers_pass_is_tested() -> None:
     assert {point for turns in IN_TURN for point, _ in turns} | ELSEWHERE == set(POINTS)
+
+
+def test_every_fault_point_of_the_code_is_named() -> None:
+    root = Path(__file__).parents[3]
+    modules = (path for package in ("wtb", "workers", "scheduler") for path in (root / package).rglob("*.py"))
+    assert {name for path in modules for name in re.findall(r'^\s+point\("(.+?)"\)', path.read_text(), re.M)} == set(
+        POINTS
+    )
 
 
 @pytest.mark.parametrize("turns", IN_TURN, ids=["claims and nodes", "commits and heartbeats"])

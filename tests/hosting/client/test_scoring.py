@@ -193,6 +193,18 @@ def test_another_worker_finishes_what_one_was_killed_in(sending: Sending) -> Non
     assert found["held"] == (CELLS, found["total"][1])
 
 
+def test_a_worker_that_is_killed_between_two_parts_of_the_scores_loses_and_doubles_none(sending: Sending) -> None:
+    sweep = finished(sending, "in parts")
+    the_worker(sending).end()
+    doomed = sending.cluster.start_worker(concurrency=2, env={"WTB_FAULT": "scoring.part:1"})
+    status, asked = ask(sending, sweep, "grading:double")
+    assert status == 201, asked
+    sending.cluster.until(lambda: not doomed.lives, "the fault to strike")
+    sending.cluster.start_worker(concurrency=2)
+    assert until_scored(sending, asked["id"]) == ("succeeded", CELLS, 2, None)
+    assert scores(sending, sweep)["double"][0] == CELLS
+
+
 def test_a_worker_that_stops_lets_go_of_it_and_one_that_comes_finishes_it(sending: Sending) -> None:
     """Without a worker it is refused, and with `anyway` it waits."""
     sweep = finished(sending, "stopped")
