@@ -108,11 +108,10 @@ def test_an_execution_that_was_lost_with_a_worker_is_alone_in_its_task(database:
     submitted(database, "s1", cases=16)
     worker(database, 4)
     change(database, "s1", root_s=0.001)
-    (lost, *_) = database.scalars(sa.select(executions.c.id).order_by(executions.c.id.desc()))
-    database.execute(executions.update().where(executions.c.id == lost).values(losses=1))
-    (alone,) = [task for task in publish(database) if task.cases == ["c15"]]
-    assert alone.size == 1
-    assert sizes(database, "s1") == [1, 1, 2, 2, 2, 2, 2, 2, 2]
+    database.execute(executions.update().where(executions.c.case_number == 7).values(losses=1))
+    tasks = publish(database)
+    assert [task.size for task in tasks if "c7" in task.cases] == [1]
+    assert sizes(database, "s1") == [1, 1, *([2] * 7)]
 
 
 def test_of_what_a_quota_leaves_room_for_the_sweep_of_the_highest_priority_has_all(database: Database) -> None:
