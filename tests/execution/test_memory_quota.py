@@ -159,7 +159,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def database() -> Iterator[Database]:
     opened = in_memory()
-    sessions.change_quota(opened, DEFAULT_SESSION, {"memory": 1000 * MB})
+    sessions.change(opened, DEFAULT_SESSION, {"memory": 1000 * MB})
     yield opened
     opened.close()
 
@@ -202,7 +202,7 @@ def vars_of(found: ProcessIdentity) -> dict[str, Any]:
 
 
 def test_without_a_quota_nothing_is_measured_or_recorded(database: Database, clock: Clock) -> None:
-    sessions.change_quota(database, DEFAULT_SESSION, {"memory": None})
+    sessions.change(database, DEFAULT_SESSION, {"memory": None})
     runner = Measuring(database, clock, 5000 * MB)
     runner.processes.measure = None  # type: ignore[assignment, method-assign]
     assert runner.look() is None
@@ -338,11 +338,11 @@ def test_even_where_one_alone_is_above_the_quota_one_may_begin(database: Databas
 def test_a_quota_that_is_raised_or_lifted_lets_node_runs_begin(database: Database, clock: Clock) -> None:
     runner = Measuring(database, clock, 1200 * MB)
     assert runner.look()
-    sessions.change_quota(database, DEFAULT_SESSION, {"memory": 1300 * MB})
+    sessions.change(database, DEFAULT_SESSION, {"memory": 1300 * MB})
     assert runner.look() is None
-    sessions.change_quota(database, DEFAULT_SESSION, {"memory": 5 * MB})
+    sessions.change(database, DEFAULT_SESSION, {"memory": 5 * MB})
     assert runner.look()
-    sessions.change_quota(database, DEFAULT_SESSION, {"memory": None})
+    sessions.change(database, DEFAULT_SESSION, {"memory": None})
     assert runner.look() is None
     assert runner.begins()
     assert runner.row is None
@@ -420,7 +420,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def running(bench: Bench, quota: int | None) -> Iterator[None]:
     """Run a sweep in a session with this memory quota, to its end after the block."""
-    sessions.change_quota(bench.database, DEFAULT_SESSION, {"memory": quota})
+    sessions.change(bench.database, DEFAULT_SESSION, {"memory": quota})
     run = bench.start()
     try:
         yield
@@ -532,7 +532,7 @@ def test_a_session_that_is_above_its_quota_begins_nothing(flows: Flows) -> None:
     with running(bench, 500 * MB):
         until(lambda: bench.row.reason, "a reason")
         assert flows.said("began") == []
-        sessions.change_quota(bench.database, DEFAULT_SESSION, {"memory": None})
+        sessions.change(bench.database, DEFAULT_SESSION, {"memory": None})
     assert len(states(bench)) == 1
 
 
@@ -602,7 +602,7 @@ def test_a_waiting_run_is_stopped_with_its_sweep(flows: Flows) -> None:
     other = ProcessIdentity(new_id(), "elsewhere", "b", 7, 0.0)
     slots.take_slots(bench.database, other, DEFAULT_SESSION, 1)
     record_memory(bench.database, other.id, DEFAULT_SESSION, Memory(700 * MB, 600 * MB))
-    sessions.change_quota(bench.database, DEFAULT_SESSION, {"memory": 500 * MB})
+    sessions.change(bench.database, DEFAULT_SESSION, {"memory": 500 * MB})
     run = bench.start()
     until(lambda: bench.row.reason, "a reason")
     run.stop.request("interrupted")

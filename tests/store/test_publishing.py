@@ -164,7 +164,7 @@ def test_slots_that_claim_together_get_what_each_would_have_got_alone(database: 
     slots = [replace(first, number=number) for number in range(8)]
     publish(database)
     small = sessions.find_session(database, "small")
-    sessions.change_quota(database, small.id, {"node_runs": 1})
+    sessions.change(database, small.id, {"node_runs": 1})
     leases.move_sweep(database, "s3", "running")
     leases.pause(database, "s3", "for now", by="me")
     tasks = [task for sweep in ("s1", "s2", "s3", "s4") for task in sorted(published_ids(database, sweep))]

@@ -68,9 +68,9 @@ def test_a_session_has_the_memory_quota_that_it_was_given_last(database: Databas
     assert memory_quota(database, small) == Allowed("small", 4 * GB)
     assert memory_quota(database, DEFAULT_SESSION) is None
     assert memory_quota(database, "gone") is None
-    sessions.change_quota(database, small, {"memory": GB, "disk": 5})
+    sessions.change(database, small, {"memory": GB, "disk": 5})
     assert memory_quota(database, small) == Allowed("small", GB)
-    sessions.change_quota(database, small, {"memory": None})
+    sessions.change(database, small, {"memory": None})
     assert memory_quota(database, small) is None
     assert sessions.quota_of(database, small) == Quota(disk=5)
 
@@ -80,7 +80,7 @@ def test_what_is_no_number_of_bytes_is_refused(wrong: Any, database: Database, s
     with pytest.raises(InputError, match=r"^memory is .*; expected "):
         Quota(memory=wrong)
     with pytest.raises(InputError):
-        sessions.change_quota(database, small, {"memory": wrong})
+        sessions.change(database, small, {"memory": wrong})
     assert memory_quota(database, small) == Allowed("small", 4 * GB)
 
 

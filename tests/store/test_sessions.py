@@ -132,11 +132,11 @@ def test_a_quota_is_stored_without_what_has_no_limit(database: Database) -> None
     assert sessions.quota_of(database, made) == Quota(node_runs=3)
     assert sessions.quota_of(database, DEFAULT_SESSION) == Quota()
 
-    assert sessions.change_quota(database, made, {"disk": 2**40, "node_runs": None}) == Quota(disk=2**40)
-    assert sessions.change_quota(database, made, {"usd": 0.5}) == Quota(disk=2**40, usd=0.5)
-    assert sessions.change_quota(database, made, {"usd": None, "disk": None}) == Quota()
+    assert sessions.change(database, made, {"disk": 2**40, "node_runs": None}) == Quota(disk=2**40)
+    assert sessions.change(database, made, {"usd": 0.5}) == Quota(disk=2**40, usd=0.5)
+    assert sessions.change(database, made, {"usd": None, "disk": None}) == Quota()
     assert sessions.quota_of(database, made) == Quota()
-    assert sessions.change_quota(database, DEFAULT_SESSION, {"usd": 2.5}) == Quota(usd=2.5)
+    assert sessions.change(database, DEFAULT_SESSION, {"usd": 2.5}) == Quota(usd=2.5)
 
 
 @pytest.mark.parametrize("wrong", [{"disk": 0}, {"node_runs": -1}, {"usd": float("nan")}, {"usd": float("inf")},
@@ -145,7 +145,7 @@ def test_an_impossible_quota_is_refused(wrong: dict[str, Any], team: str, databa
     with pytest.raises(InputError, match=f"^{next(iter(wrong))} is .*; expected (a (whole|finite) number|at most)"):
         Quota(**wrong)
     with pytest.raises(InputError):
-        sessions.change_quota(database, team, wrong)
+        sessions.change(database, team, wrong)
     assert sessions.quota_of(database, team) == Quota()
 
 
@@ -556,14 +556,17 @@ def test_a_submission_that_has_begun_goes_to_its_renamed_session(database: Datab
 
 def test_owner_and_metadata_change_apart_from_each_other(database: Database) -> None:
     id = sessions.create(database, "team", owner="ops", metadata={"cost": "4711"}).id
-    sessions.change_details(database, id, metadata={"ticket": "W-1", "cost": None})
+    sessions.change(database, id, metadata={"ticket": "W-1", "cost": None})
     row = sessions.find_session(database, "team")
     assert (row.owner, row.metadata) == ("ops", {"ticket": "W-1"})
-    sessions.change_details(database, id, owner="", metadata={"ticket": None})
+    sessions.change(database, id, owner="", metadata={"ticket": None})
     row = sessions.find_session(database, "team")
     assert (row.owner, row.metadata) == (None, None)
     with pytest.raises(InputError, match=sentence("{} names of metadata; expected at most {}", 65, 64)):
-        sessions.change_details(database, id, metadata={str(number): "x" for number in range(65)})
+        sessions.change(database, id, {"disk": 5}, owner="me", metadata={str(number): "x" for number in range(65)})
+    with pytest.raises(InputError):
+        sessions.change(database, id, {"disk": -1}, owner="me", metadata={"ticket": "W-2"})
+    assert sessions.find_session(database, "team") == row, "a change is carried out whole, or not at all"
 
 
 def test_a_session_was_last_active_when_something_happened_to_its_sweeps(database: Database, team: str) -> None:

@@ -81,7 +81,7 @@ def set_budgets(
                 "a session has no budget of node runs; `wtb session change NAME --concurrency N` limits how many it "
                 "may do at a time"
             )
-        sessions.change_quota(context.database, sessions.find_session(context.database, session).id, limits)
+        sessions.change(context.database, sessions.find_session(context.database, session).id, limits)
     return Budgets(project, session, token, limits)
 
 

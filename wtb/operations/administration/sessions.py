@@ -93,8 +93,7 @@ def change_session(
             raise InputError(f"a session has no quota of {limit!r}{meant_or_known(limit, known)}")
     Quota.of(limits)  # refused whatever the rest of the quota is
     id = store.find_session(context.database, name).id
-    store.change_details(context.database, id, owner, metadata)
-    return store.change_quota(context.database, id, limits)
+    return store.change(context.database, id, limits, owner=owner, metadata=metadata)
 
 
 @checked

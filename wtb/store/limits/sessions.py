@@ -279,27 +279,42 @@ def current_name(database: Database, session_id: str) -> str:
     return str(database.scalar(sa.select(sessions.c.name).where(sessions.c.id == session_id)) or session_id)
 
 
-def change_details(
-    database: Database, session_id: str, owner: str | None = None, metadata: Mapping[str, str | None] | None = None
-) -> None:
-    """Change the owner and the metadata of a session.
+def change(
+    database: Database,
+    session_id: str,
+    limits: Mapping[str, float | None] | None = None,
+    *,
+    owner: str | None = None,
+    metadata: Mapping[str, str | None] | None = None,
+) -> Quota:
+    """Change the quota, the owner and the metadata of a session: all of it, or nothing.
 
     Args:
         database: The database.
         session_id: The session.
+        limits: By their name in `Quota`; None lifts one, those left out stay.
         owner: Another owner; empty for none, None to leave it.
         metadata: Texts by name; None removes one, those left out stay.
 
+    Returns:
+        The whole quota.
+
     Raises:
-        InputError: If it would have too much metadata, or if the session is gone.
+        InputError: If a limit is out of range, or below what is spent, or if the session would have too much metadata
+            or does not exist.
     """
+    changes = limits or {}
     with database.write() as connection:
         row = locked_session(connection, session_id)
-        values: dict[str, Any] = {} if owner is None else {"owner": owner or None}
+        quota = Quota.of({**(row.quota or {}), **changes})
+        set_budgets(connection, {key: most for key, most in quota.budgets(session_id).items() if key[3] in changes})
+        values: dict[str, Any] = {"quota": quota.stored()}
+        if owner is not None:
+            values["owner"] = owner or None
         if metadata is not None:
             values["metadata"] = _changed_metadata(row.metadata or {}, metadata)
-        if values:
-            connection.execute(sessions.update().where(sessions.c.id == session_id).values(values))
+        connection.execute(sessions.update().where(sessions.c.id == session_id).values(values))
+    return quota
 
 
 def _changed_metadata(before: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str] | None:
@@ -308,27 +323,6 @@ def _changed_metadata(before: Mapping[str, str], changes: Mapping[str, str | Non
     if len(merged) > _MOST_METADATA:
         raise InputError(f"{len(merged):,} names of metadata; expected at most {_MOST_METADATA}")
     return merged or None
-
-
-def change_quota(database: Database, session_id: str, changes: Mapping[str, float | None]) -> Quota:
-    """Change the quota of a session.
-
-    Args:
-        database: The database.
-        session_id: The session.
-        changes: Limits by their name in `Quota`; None lifts one, those left out stay.
-
-    Returns:
-        The whole quota.
-
-    Raises:
-        InputError: For what is out of range, and for usd or tokens below what is spent.
-    """
-    with database.write() as connection:
-        quota = Quota.of({**(locked_session(connection, session_id).quota or {}), **changes})
-        set_budgets(connection, {key: most for key, most in quota.budgets(session_id).items() if key[3] in changes})
-        connection.execute(sessions.update().where(sessions.c.id == session_id).values(quota=quota.stored()))
-    return quota
 
 
 def archive(database: Database, session_id: str) -> bool:
