@@ -394,7 +394,15 @@ def test_there_are_pages() -> None:
         "schedules.md",
         "ci.md",
         "access.md",
+        "tokens.md",
+        "sign-in.md",
         "api.md",
+        "http-execute.md",
+        "http-events.md",
+        "judges.md",
+        "judge-labels.md",
+        "cases.md",
+        "factors.md",
         "client.md",
     }
 
@@ -487,13 +495,14 @@ def test_the_table_of_the_context_is_complete() -> None:
     internal |= {"awaited_s", "failed_calls", "unknown_cost", "warn_once", "warned"}
     public = {name for name, _ in inspect.getmembers(Context) if not name.startswith("_")}
     public |= {name for name in Context.__dataclass_fields__ if not name.startswith("_")}
-    assert {name.removeprefix("ctx.") for name in table_names("authoring.md", "The context")} == public - internal
+    named = {name.removeprefix("ctx.") for name in table_names("workflow-reference.md", "The context")}
+    assert named == public - internal
 
 
 def test_the_table_of_node_options_is_complete() -> None:
     from wtb.authoring.nodes import NodeOptions
 
-    assert set(table_names("authoring.md", "Node options")) == set(NodeOptions.__annotations__)
+    assert set(table_names("workflow-reference.md", "Node options")) == set(NodeOptions.__annotations__)
 
 
 def test_the_tables_of_keys_are_complete() -> None:
@@ -526,7 +535,7 @@ def test_the_table_of_an_answer_is_complete(folder: Path) -> None:
 def test_the_table_of_evaluators_is_complete() -> None:
     from wtb.authoring.evaluation.built_in import BUILT_IN
 
-    assert set(table_names("sweep-file.md", "Built-in evaluators")) == set(BUILT_IN)
+    assert set(table_names("built-in-evaluators.md", "Built-in evaluators")) == set(BUILT_IN)
 
 
 def test_the_tables_of_the_contract_name_what_a_matrix_holds(folder: Path) -> None:
