@@ -30,6 +30,7 @@ suppress_warnings = ["misc.highlighting_failure"]  # a block of JSON may have a 
 
 # What leads where, by what a reader wants to do. A page that is in no list is a warning.
 NAVIGATION = {
+    "Start": ["docs/install", "docs/first-sweep", "docs/index"],
     "Write workflows": [
         "docs/authoring",
         "docs/node-behaviour",
@@ -81,9 +82,36 @@ NAVIGATION = {
         "docs/agents",
         "docs/telemetry",
     ],
-    "Read results": ["docs/results", "docs/statistics", "docs/report", "docs/pages", "docs/other-tools"],
-    "Keep quality": ["docs/regressions", "docs/ci", "docs/schedules"],
-    "Steer executions": ["docs/control", "docs/rollback", "docs/archive", "docs/data"],
+    "Read results": [
+        "docs/results",
+        "docs/decide",
+        "docs/matrix-views",
+        "docs/cells",
+        "docs/pool",
+        "docs/report",
+        "docs/pages",
+        "docs/other-tools",
+    ],
+    "Understand the statistics": [
+        "docs/statistics",
+        "docs/how-many-cases",
+        "docs/good-enough",
+        "docs/missing-cells",
+        "docs/looks",
+        "docs/effects",
+        "docs/class-figures",
+        "docs/verdicts",
+        "docs/simulated",
+    ],
+    "Keep quality": ["docs/regressions", "docs/gates", "docs/compare", "docs/nights", "docs/ci", "docs/schedules"],
+    "Steer executions": [
+        "docs/resume",
+        "docs/code-changes",
+        "docs/control",
+        "docs/rollback",
+        "docs/archive",
+        "docs/data",
+    ],
     "See examples": [
         "examples/retrieval/README",
         "examples/langgraph/README",
@@ -94,6 +122,11 @@ NAVIGATION = {
     "Look things up": [
         "docs/python",
         "docs/json",
+        "docs/matrix-json",
+        "docs/comparison-json",
+        "docs/report-json",
+        "docs/events",
+        "docs/exit-codes",
         "docs/reference/index",
         "docs/reliability",
         "docs/performance",

@@ -276,7 +276,7 @@ class Page:
 
     def runs_inside(self, command: str) -> bool:
         """Whether it may run in this process: of a process of its own, most would be imports."""
-        by_itself = self.path.name == "README.md" and command.startswith("wtb run")
+        by_itself = self.path.name == "first-sweep.md" and command.startswith("wtb run")
         return ALONE.fullmatch(re.sub(r"'[^']*'", "''", command)) is not None and not by_itself
 
     def shell(self, command: str, code: int, block: Block, *, merge: bool, given: str = "") -> str:
@@ -546,9 +546,9 @@ def test_the_tables_of_the_contract_name_what_a_matrix_holds(folder: Path) -> No
     wf = Workflow("one")
     wf.entry(wf.node(lambda state: {"a": 1}, name="a"))
     made = Sweep(workflow=wf, cases=[{"input": {}}], vary={"a": "all"}, evaluate=["node_runs"]).run()
-    named = set(table_names("results.md", "The JSON contract"))
+    named = set(table_names("matrix-json.md", "Keys"))
     assert {name for name in paths(made.matrix()) if not name.startswith("cells.")} <= named
-    assert set(made.cells()[0]) <= set(table_names("results.md", "Cells as JSON")) == set(CellDocument.__annotations__)
+    assert set(made.cells()[0]) <= set(table_names("cells.md", "Cells as JSON")) == set(CellDocument.__annotations__)
     made.database.close()
 
 
@@ -578,7 +578,7 @@ def paths(document: Any, before: str = "") -> Iterator[str]:
 def test_the_table_of_events_is_complete() -> None:
     from wtb.core.documents.events.texts import _SAYS
 
-    assert set(table_names("results.md", "Events")) == set(_SAYS)
+    assert set(table_names("events.md", "Kinds")) == set(_SAYS)
 
 
 def test_unreadable_yaml_would_be_noticed(folder: Path) -> None:
