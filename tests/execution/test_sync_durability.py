@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
+from tests.support.flows import connect_diamond
 from wtb import Context
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
@@ -44,11 +45,7 @@ def diamond() -> Workflow:
 
     for name in "abcd":
         named(name, fails=name == "b")
-    wf.entry("a")
-    wf.edge("a", "b")
-    wf.edge("a", "c")
-    wf.edge(["b", "c"], "d")
-    wf.edge("d", END)
+    connect_diamond(wf)
     return wf
 
 

@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.attempts import attempts
+from tests.support.flows import connect_diamond
 from tests.support.prose import sentence
 from wtb.authoring.edges import END
 from wtb.authoring.nodes import Node
@@ -73,11 +74,7 @@ def diamond() -> Workflow:
     wf = Workflow("diamond", state=State)
     for name, reads in (("a", "x"), ("b", "a"), ("c", "a"), ("d", "bc")):
         wf.node(writer(name, reads), name=name)
-    wf.entry("a")
-    wf.edge("a", "b")
-    wf.edge("a", "c")
-    wf.edge(["b", "c"], "d")
-    wf.edge("d", END)
+    connect_diamond(wf)
     return wf
 
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from tests.support.attempts import attempts
 from tests.support.bench import Bench, in_memory
+from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.planning.prepare import prepare
 from wtb.planning.sweep_spec import parse_spec
@@ -101,6 +102,15 @@ class Flows:
     def said(self, name: str) -> list[str]:
         path = self.code / name
         return path.read_text("utf-8").splitlines() if path.exists() else []
+
+
+def connect_diamond(wf: Workflow) -> None:
+    """Connect four nodes: a, then b and c in one step, then d."""
+    wf.entry("a")
+    wf.edge("a", "b")
+    wf.edge("a", "c")
+    wf.edge(["b", "c"], "d")
+    wf.edge("d", END)
 
 
 def states(bench: Bench) -> list[dict[str, Any]]:

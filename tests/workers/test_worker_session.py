@@ -176,13 +176,13 @@ def test_what_threads_ask_for_while_a_call_runs_is_answered_by_the_next_one() ->
         assert combined.ask("later", 4) == 8
 
 
-def test_a_task_tells_how_long_its_roots_take_only_if_that_has_changed() -> None:
-    for known, seconds, telling in ((None, 3.0, True), (1.0, 3.3, False), (1.0, 4.0, True), (1.0, 2.0, True)):
+def test_a_task_records_how_long_its_roots_take_only_if_that_has_changed() -> None:
+    for known, seconds, is_new in ((None, 3.0, True), (1.0, 3.3, False), (1.0, 4.0, True), (1.0, 2.0, True)):
         run = TaskRun("t", "s", executions=3, roots=3, root_s=known)
         run.spend(seconds)
-        assert run.is_telling is telling
+        assert run.has_new_duration is is_new
         run.given_up = "stopped"
-        assert not run.is_telling
+        assert not run.has_new_duration
 
 
 def test_the_slot_of_a_task_takes_its_own_executions_the_deepest_first() -> None:

@@ -160,7 +160,7 @@ class WorkerSession:
                 self.run(work)
         finally:
             self._runs.pop(str(task_id), None)
-        if run.is_telling:
+        if run.has_new_duration:
             publishing.measure(self.database, run.sweep_id, run.seconds, run.roots)
 
     def _next_of(self, task_id: str | None) -> Work | None:

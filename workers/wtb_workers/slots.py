@@ -22,7 +22,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 
-TELLING = 1.25  # times the known duration: a change that is recorded
+CHANGED = 1.25  # times the known duration: from there on another one is recorded
 _LOOK_S = 1.0  # between two looks of a task for work, should a wake-up be missed
 
 
@@ -213,11 +213,11 @@ class TaskRun:
             self.seconds += seconds
 
     @property
-    def is_telling(self) -> bool:
-        """Whether its roots took another time than is known of them, by which the next tasks are cut."""
+    def has_new_duration(self) -> bool:
+        """True if its roots took another time than is recorded of them, by which the next tasks are cut."""
         if self.given_up is not None or not self.roots:
             return False
-        return self.root_s is None or not 1 / TELLING <= self.seconds / self.roots / self.root_s <= TELLING
+        return self.root_s is None or not 1 / CHANGED <= self.seconds / self.roots / self.root_s <= CHANGED
 
     def next(self, take: Callable[[], T | None]) -> T | None:
         """Return what `take` returns, as soon as it is not None; None once all executions have ended."""

@@ -18,7 +18,7 @@ from wtb.store.runs.records import Recorded
 log = logging.getLogger(__name__)
 
 LATE_S = 0.01
-STARVED_S = 0.001
+STARVED_S = 0.001  # that this thread waits for the interpreter
 GROUP_S = 0.02  # with a durability of 0, what nobody waits for is committed with what follows within this time
 # Records. Slots that are ahead by more wait until the journal's thread has taken them. It has the interpreter then, and
 # the database writes while they go on: where it had to wait for its turns among quick nodes, it wrote when they ended.

@@ -125,8 +125,7 @@ def _take_turn(connection: sa.Connection) -> None:
 
 @cache
 def _query_whether_work_waits() -> sa.Select[Any]:
-    pending = sa.select(sa.literal(1)).where(executions.c.sweep_id == sweeps.c.id, is_open(), is_unpublished)
-    return sa.select(sa.or_(pending.exists(), rescore.any_unpublished()))
+    return sa.select(sa.or_(_query_of_candidates().order_by(None).exists(), rescore.any_unpublished()))
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from wtb.core.tree.grouping import agreed
+from wtb.store.bulk import fetch_among
 from wtb.store.tables.schema import cases, combinations, executions, sweeps
 
 MOST_DESCRIBED = 50  # ids of cases that a monitor shows of a task; of more, the first and the last one
@@ -72,9 +73,8 @@ def _rows_of(connection: sa.Connection, ids: Sequence[str]) -> dict[str, sa.Row[
         sa.select(executions.c.id, executions.c.sweep_id, cases.c.id.label("case_id"))
         .add_columns(executions.c.combinations, executions.c.choices)
         .join(cases, sa.and_(cases.c.sweep_id == executions.c.sweep_id, cases.c.number == executions.c.case_number))
-        .where(executions.c.id == sa.any_(sa.literal(list(ids), sa.ARRAY(sa.String))))
     )
-    return {row.id: row for row in connection.execute(query)}
+    return {row.id: row for row in fetch_among(connection, query, executions.c.id, ids)}
 
 
 def _choices_of(
@@ -86,9 +86,7 @@ def _choices_of(
         numbers[sweep_id].append(number)
     choices: dict[tuple[str, int], Mapping[str, str]] = {}
     for sweep_id, of_sweep in numbers.items():
-        query = sa.select(combinations.c.number, combinations.c.choices).where(
-            combinations.c.sweep_id == sweep_id,
-            combinations.c.number == sa.any_(sa.literal(of_sweep, sa.ARRAY(sa.Integer))),
-        )
-        choices |= {(sweep_id, row.number): row.choices for row in connection.execute(query)}
+        query = sa.select(combinations.c.number, combinations.c.choices).where(combinations.c.sweep_id == sweep_id)
+        rows = fetch_among(connection, query, combinations.c.number, of_sweep)
+        choices |= {(sweep_id, row.number): row.choices for row in rows}
     return choices
