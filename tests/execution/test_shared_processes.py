@@ -828,7 +828,8 @@ class Code:
         database.close()
         codes = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow)}
         recipe, engine = Recipe(f"{name}:wf"), NativeEngine(workflow)
-        self.processes = InProcesses(UserCode(engine, [], recipe, codes), Run(), workspaces, "test", MANY)
+        run = Run(per_process=MANY)  # or some go to a second process once that one is ready
+        self.processes = InProcesses(UserCode(engine, [], recipe, codes), run, workspaces, "test", MANY)
         self.results: dict[str, Result | Exception] = {}
         self.threads: list[threading.Thread] = []
 
