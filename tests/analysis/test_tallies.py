@@ -43,10 +43,10 @@ from wtb.store.process_identity import ProcessIdentity
 from wtb.store.read import tallies
 from wtb.store.read.queries import find_sweep, list_sweeps
 from wtb.store.read.tallies import kept, tally, tally_rows, whole_at
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cells, checkpoints, events, executions, scores
 
 Make = Callable[..., Any]

@@ -28,9 +28,9 @@ from wtb.store.growth.retry import retry as retry_cells
 from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.node_progress import adopt
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import node_runs, values
 
 Make = Callable[..., Bench]

@@ -32,7 +32,7 @@ from wtb.store.limits.sessions import find_session, named_session
 if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import Limits
     from wtb.planning.publishing import Code
-    from wtb.store.rows.publications import PublicationRow
+    from wtb.store.tables.publications import PublicationRow
 
 PUBLISHERS = "wtb.publishers"  # entry points: URL of a broker, or None -> Publisher
 

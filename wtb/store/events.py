@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from wtb.core.values import Json
 from wtb.store.log import insert_events
 from wtb.store.rows.executions import OfExecution
-from wtb.store.rows.sweeps import NewEvent, Subject, SweepRow
+from wtb.store.rows.sweeps import NewEvent, Subject
 from wtb.store.tables.schema import comments, events
-from wtb.store.tables.sweeps import ALERTING
+from wtb.store.tables.sweeps import ALERTING, SweepRow
 
 
 def subject(session_id: str | None, sweep_id: str, execution_id: str | None = None) -> Subject:

@@ -37,10 +37,10 @@ from wtb.store.housekeeping.files import mark, settle
 from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.store.read.costs import mean_seconds, measured_runs, recent_sweeps
 from wtb.store.read.queries import cell_counts, find_sweep
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import record_full, record_room
 from wtb.store.runs.slots import LEASE_S, end_runner, take_slots
+from wtb.store.tables.sweeps import SweepRow
 
 CLOSING_S = 5.0  # for slots to end once their node processes have
 ALERTS_S = 15.0  # for the last alerts

@@ -27,7 +27,7 @@ from wtb.store.files.locks import copying_files
 from wtb.store.housekeeping.files import check_room
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 from wtb.store.transfer import sweep_copy
 from wtb.store.transfer.sweep_copy import Home
 

@@ -15,7 +15,7 @@ from wtb.core.errors import StoreError
 from wtb.store.access.expiry import remove_expired
 from wtb.store.bulk import fetch_record
 from wtb.store.database import Database, clock
-from wtb.store.rows.access import OperationRow
+from wtb.store.tables.access import OperationRow
 from wtb.store.tables.column_types import FARTHEST_S, is_over
 from wtb.store.tables.schema import now, operations
 from wtb.store.tables.walls import projects_of, projects_setting

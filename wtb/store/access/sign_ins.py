@@ -12,7 +12,7 @@ from wtb.core.ids import new_id
 from wtb.store.access.tokens import USED_S, is_active
 from wtb.store.bulk import fetch_record
 from wtb.store.database import Database, clock
-from wtb.store.rows.access import SignInRow, TokenRow
+from wtb.store.tables.access import SignInRow, TokenRow
 from wtb.store.tables.column_types import is_ahead
 from wtb.store.tables.schema import now, sign_ins, tokens
 

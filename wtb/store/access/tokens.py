@@ -14,7 +14,7 @@ from wtb.store.access.projects import check_project
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import Database, clock
-from wtb.store.rows.access import TokenRow
+from wtb.store.tables.access import TokenRow
 from wtb.store.tables.column_types import is_ahead
 from wtb.store.tables.schema import now, tokens, users
 

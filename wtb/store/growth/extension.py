@@ -27,10 +27,10 @@ from wtb.store.growth.row_cells import Begun, QueueFor, RowCells
 from wtb.store.housekeeping.files import add_files
 from wtb.store.housekeeping.looks import extend_look, has_scores, look_keys
 from wtb.store.limits.sessions import session_to_submit_to
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import try_move
 from wtb.store.runs.submission import Batch, NewCase, Roots, cells_of
 from wtb.store.tables.schema import cases, cells, combinations, executions, is_kept, sweeps
+from wtb.store.tables.sweeps import SweepRow
 
 STOPPED = "its combination was stopped"  # why a new cell of it is skipped
 

@@ -18,8 +18,8 @@ from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows.results import ListedBaseline
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import baselines, now, sessions, sweeps
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import NoiseFloorDocument

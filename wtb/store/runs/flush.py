@@ -19,9 +19,9 @@ from wtb.store.control.executions import stopped_in
 from wtb.store.database import Database, was_deadlock
 from wtb.store.limits.reservations import forget, settle
 from wtb.store.log import take_positions
-from wtb.store.rows.executions import AskedRow
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.records import HeldCell, Logged, NewCheckpoint, NewExecution, NewNodeRun, NewScore, Outcome
+from wtb.store.tables.executions import AskedRow
 from wtb.store.tables.schema import (
     attempts,
     calls,

@@ -14,9 +14,9 @@ from wtb.core.scoring.measure import StoredMeasure
 from wtb.core.tree.checkpoints import StoredInside, StoredPosition, Trigger
 from wtb.core.values import Json, Value
 from wtb.store.limits.reservations import Settlement
-from wtb.store.rows.control import StoredDefault
-from wtb.store.rows.executions import AskedRow
 from wtb.store.rows.sweeps import NewEvent
+from wtb.store.tables.control import StoredDefault
+from wtb.store.tables.executions import AskedRow
 
 
 class NewExecution(TypedDict, total=False):
