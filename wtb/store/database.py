@@ -41,6 +41,8 @@ QUERY_CANCELED = "57014"  # a statement took longer than it may
 LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL gave up waiting for a row that another transaction has locked
 DEFAULT_URL = "sqlite:///.wtb/wtb.db"
 MIGRATIONS = Path(__file__).parent / "migrations"
+INITIAL = "2000"  # the oldest version that can be upgraded
+TAG_OF_OLDER = "databases-before-0.1.0"
 
 # Compiling a statement takes PostgreSQL a second, where it takes its rows for many; none of ours gains that.
 _SETTINGS = "-c statement_timeout=30s -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s -c jit=off"
@@ -361,13 +363,7 @@ class Database:
         if revision is None:
             self._create()
         elif revision != REVISION:
-            is_later = revision.isdecimal() and int(revision) > int(REVISION)
-            advice = (
-                "use the newer WTB that made it" if is_later else "run `wtb db upgrade`, or use the WTB that made it"
-            )
-            raise InputError(
-                f"database {self.shown_url} is of version {revision}; this WTB expects {REVISION}: {advice}"
-            )
+            raise self._of_another_version(revision)
         self._adopt_log()
 
     def _check_own(self) -> None:
@@ -422,35 +418,31 @@ class Database:
             connection.execute(projects.insert().values(name=DEFAULT_PROJECT, created_by="WTB"))
             connection.execute(sessions.insert().values(id=DEFAULT_SESSION, name=DEFAULT_SESSION))
 
-    def upgrade(self) -> tuple[str | None, str]:
-        """Run the migrations.
+    def _of_another_version(self, revision: str) -> InputError:
+        return InputError(
+            f"database {self.shown_url} is of version {revision}; this WTB expects {REVISION}: "
+            f"{advice_on_version(revision)}"
+        )
 
-        Returns: version before, version after.
+    def upgrade(self) -> tuple[str | None, str]:
+        """Run the migrations; make the tables of an empty database.
+
+        Returns:
+            The version before, None for an empty database, and the version after.
 
         Raises:
-            InputError: for a version that is unknown, or too old to be upgraded.
-            StoreError: where the tables are not those of the version.
+            InputError: For a version that is unknown, or too old to be upgraded.
         """
-        self._make_file()
-        before = self.revision()
+        before = self.revision() if self.exists() else None
+        if before is None:
+            self.prepare()
+            return None, REVISION
         self._check_own()
-        from alembic import command
-        from alembic.config import Config
-        from alembic.util import CommandError
-
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
         with self.write(long=True) as connection:  # rows of a large database are rewritten in one statement
             self._lock_tables(connection)  # two that upgrade at once: the second waits and finds nothing to do
-            self._adopt(connection)
-            config.attributes["connection"] = connection
-            try:
-                command.upgrade(config, "head")
-                build_walls(connection)
-            except CommandError as error:
-                raise InputError(
-                    f"database {self.shown_url} is of version {before}, which this WTB does not know: use a newer WTB"
-                ) from error
+            if before < INITIAL or not self._migrate(connection, REVISION):
+                raise self._of_another_version(before)
+            build_walls(connection)
         return before, REVISION
 
     def rebuild(self, revision: str, fill: Callable[[sa.Connection], None]) -> None:
@@ -463,26 +455,27 @@ class Database:
         Raises:
             InputError: For a version that the migrations do not know.
         """
+        with self.write(long=True) as connection:
+            self._lock_tables(connection)
+            _drop_tables(connection)
+            if not self._migrate(connection, revision):
+                raise InputError(f"version {revision} is unknown to this WTB: use the one that made the copy")
+            fill(connection)
+
+    def _migrate(self, connection: sa.Connection, revision: str) -> bool:
+        """Run the migrations up to a version. Returns False if they do not know it, or the one of the database."""
         from alembic import command
         from alembic.config import Config
         from alembic.util import CommandError
 
-        from wtb.store import squashed
-
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS))
-        with self.write(long=True) as connection:
-            self._lock_tables(connection)
-            _drop_tables(connection)
-            config.attributes["connection"] = connection
-            try:
-                # The tables of the last version before the initial one are those of that.
-                command.upgrade(config, squashed.INITIAL if revision == squashed.LAST else revision)
-            except CommandError as error:
-                raise InputError(
-                    f"version {revision} is unknown to this WTB: use the one that made the copy"
-                ) from error
-            fill(connection)
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, revision)
+        except CommandError:
+            return False
+        return True
 
     def _lock_tables(self, connection: sa.Connection) -> None:
         """Let one transaction at a time make or migrate the tables. On SQLite every one that writes is alone."""
@@ -491,24 +484,20 @@ class Database:
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(9182736455)"))
             connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
 
-    def _adopt(self, connection: sa.Connection) -> None:
-        """Have a database of early development stand at the initial migration, or refuse it."""
-        from wtb.store import squashed
-
-        revision = _revision(connection)
-        if revision in squashed.OLDER:
-            raise InputError(
-                f"database {self.shown_url} is of version {revision}, and this WTB upgrades from {squashed.LAST} on: "
-                f"upgrade it to {squashed.LAST} with an earlier WTB first, or use the WTB that made it"
-            )
-        if revision == squashed.LAST and (differing := squashed.adopt(connection, str(MIGRATIONS))):
-            raise StoreError(
-                f"database {self.shown_url} is of version {revision}, but not as WTB made it: {differing}; nothing was "
-                f"changed: restore what differs or a backup, or use a new database and this one with an earlier WTB"
-            )
-
     def close(self) -> None:
         self.engine.dispose()
+
+
+def advice_on_version(revision: str) -> str:
+    """Return what to do with a database of a version that this WTB does not use."""
+    if revision < INITIAL:
+        return (
+            f"use a new database, and this one with the WTB of the tag {TAG_OF_OLDER}, whose `wtb doctor` and "
+            "`wtb retry` work on it"
+        )
+    return (
+        "use the newer WTB that made it" if revision > REVISION else "run `wtb db upgrade`, or use the WTB that made it"
+    )
 
 
 def check_shared(database: Database) -> None:

@@ -82,7 +82,8 @@ def db_version(
         raise missing_database(database)
     version = database.revision()
     document = {"database": database.shown_url, "version": version, "expected": schema.REVISION}
-    hint = "" if version == schema.REVISION else f"; this WTB expects {schema.REVISION}: run `wtb db upgrade`"
+    advice = databases.advice_on_version(version) if version else "run `wtb db upgrade`"
+    hint = "" if version == schema.REVISION else f"; this WTB expects {schema.REVISION}: {advice}"
     present(document, lambda found, width, color: f"{found['version'] or 'no tables'}{hint}", format, output)
     if version != schema.REVISION:
         raise typer.Exit(1)
