@@ -11,10 +11,15 @@ import sqlalchemy as sa
 from msgspec import structs
 
 import wtb.store.tables
+from wtb.store.tables import schema
+from wtb.store.tables.checkpoints import NewCheckpoint, NewDecision, NewFile
 from wtb.store.tables.column_types import metadata
-from wtb.store.tables.node_runs import NodeRunRow
+from wtb.store.tables.control import NewInvocation, NewQuestion, NewRollback
+from wtb.store.tables.executions import NewExecution
+from wtb.store.tables.node_runs import NewAttempt, NewCall, NewNodeRun, NodeRunRow
+from wtb.store.tables.results import NewCell, NewMetric, NewScore
 from wtb.store.tables.row import Row, column
-from wtb.store.tables.sweeps import SweepRow
+from wtb.store.tables.sweeps import CaseColumns, NewCombination, NewEvent, SweepRow
 from wtb.store.tables.uploads import UploadRow
 
 
@@ -72,3 +77,32 @@ def test_a_row_has_a_value_for_each_column_and_is_never_changed() -> None:
 def test_a_row_takes_its_columns_and_nothing_else(given: dict[str, float]) -> None:
     with pytest.raises(TypeError):
         UploadRow("u", "p", "d", 3, "me", 1.0, **given)  # type: ignore[arg-type]
+
+
+WRITTEN: dict[type, sa.Table] = {
+    NewExecution: schema.executions,
+    NewCheckpoint: schema.checkpoints,
+    NewDecision: schema.decisions,
+    NewFile: schema.files,
+    NewNodeRun: schema.node_runs,
+    NewAttempt: schema.attempts,
+    NewCall: schema.calls,
+    NewInvocation: schema.invocations,
+    NewCell: schema.cells,
+    NewScore: schema.scores,
+    NewMetric: schema.metrics,
+    NewRollback: schema.rollbacks,
+    NewQuestion: schema.approvals,
+    NewCombination: schema.combinations,
+    CaseColumns: schema.cases,
+    NewEvent: schema.events,
+}
+ASIDE = {"again", "timeout"}  # what goes with a row, and is no column
+
+
+@pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.__name__)
+def test_what_is_written_are_columns_that_take_it(written: type) -> None:
+    columns = WRITTEN[written].columns
+    assert written.__annotations__.keys() - ASIDE <= set(columns.keys())
+    takes_none = {name for name, hint in written.__annotations__.items() if "None" in str(hint)} - ASIDE
+    assert {name for name in takes_none if not columns[name].nullable} == set()

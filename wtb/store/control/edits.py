@@ -15,8 +15,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import is_edited
 from wtb.store.runs.leases import move_cells, releasing
-from wtb.store.runs.records import NewCheckpoint
-from wtb.store.tables.checkpoints import CheckpointRow
+from wtb.store.tables.checkpoints import CheckpointRow, NewCheckpoint
 from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cases, checkpoints, executions, sweeps, workflows
 

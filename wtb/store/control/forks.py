@@ -17,8 +17,7 @@ from wtb.store.database import Database, clock
 from wtb.store.events import add_execution_event
 from wtb.store.read.queries import find_sweep
 from wtb.store.runs.leases import claim_rows, try_move
-from wtb.store.runs.records import NewExecution
-from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow, NewExecution
 from wtb.store.tables.schema import executions, sweeps
 
 

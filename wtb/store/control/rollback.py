@@ -32,8 +32,7 @@ from wtb.store.log import keep_events
 from wtb.store.read.lineage import descendants, is_edited, line, marks, rollbacks_in
 from wtb.store.rows.executions import Mark
 from wtb.store.runs.leases import releasing, stop_nodes, try_move
-from wtb.store.runs.records import NewRollback
-from wtb.store.tables.control import RollbackRow
+from wtb.store.tables.control import NewRollback, RollbackRow
 from wtb.store.tables.executions import AskedRow, ExecutionRow
 from wtb.store.tables.schema import (
     cells,

@@ -14,8 +14,8 @@ from wtb.store.events import add_execution_event
 from wtb.store.log import keep_events
 from wtb.store.rows.executions import CellsOfExecution
 from wtb.store.runs.leases import move_cells, of_cells
-from wtb.store.runs.records import NewExecution
 from wtb.store.runs.submit import next_id
+from wtb.store.tables.executions import NewExecution
 from wtb.store.tables.schema import cells, checkpoints, executions, is_visible, node_runs, scores, sweeps
 
 AGAIN = ("failed", "cancelled", "set_aside")

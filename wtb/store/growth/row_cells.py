@@ -11,7 +11,8 @@ from wtb.core.ids import new_ids
 from wtb.store.bulk import insert_rows, update_rows
 from wtb.store.database import clock
 from wtb.store.growth.fork_points import Pair, Start
-from wtb.store.runs.records import NewCell, NewExecution
+from wtb.store.tables.executions import NewExecution
+from wtb.store.tables.results import NewCell
 from wtb.store.tables.schema import cells, executions
 from wtb.store.tables.sweeps import SweepRow
 

@@ -23,8 +23,7 @@ from wtb.store.growth.retry import retry_within
 from wtb.store.read.lineage import marks
 from wtb.store.rows.executions import Mark
 from wtb.store.runs.leases import try_move
-from wtb.store.runs.records import NewExecution
-from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow, NewExecution
 from wtb.store.tables.schema import cells, combinations, executions, now, sweeps
 from wtb.store.tables.sweeps import SweepRow
 

@@ -20,9 +20,8 @@ from wtb.store.read.queries import as_bytes, stored_bytes
 from wtb.store.rows.executions import CellsOfExecution, OpenHead
 from wtb.store.runs.leases import of_cells
 from wtb.store.runs.node_progress import record_first_attempts
-from wtb.store.runs.records import NewExecution
 from wtb.store.runs.submit import next_id
-from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow, NewExecution
 from wtb.store.tables.schema import cells, checkpoints, executions, node_runs, sweeps, values
 from wtb.store.tables.sweeps import SweepRow
 

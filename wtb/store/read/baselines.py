@@ -219,7 +219,7 @@ def remove_baseline(database: Database, session: str, name: str) -> str | None:
         )
         query = baselines.delete().where(*_named(session_id or "", name)).returning(baselines.c.sweep_id)
         sweep_id = connection.scalar(query)
-        if sweep_id is not None:
+        if session_id is not None and sweep_id is not None:
             add_event(connection, subject(session_id, sweep_id), "baseline.removed", {"name": name})
     return sweep_id
 

@@ -36,7 +36,7 @@ from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, log_rows
 from wtb.store.read import tallies
 from wtb.store.rows.results import ListedCell
-from wtb.store.rows.sweeps import EventRow, ListedSweep
+from wtb.store.rows.sweeps import ListedSweep
 from wtb.store.tables.checkpoints import CheckpointRow
 from wtb.store.tables.control import InvocationRow
 from wtb.store.tables.executions import ExecutionRow
@@ -62,7 +62,7 @@ from wtb.store.tables.schema import (
     values,
     workflows,
 )
-from wtb.store.tables.sweeps import CaseRow, SweepRow
+from wtb.store.tables.sweeps import CaseRow, EventRow, SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.workflows.graphs import WorkflowDocument

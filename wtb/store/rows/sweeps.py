@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from wtb.core.documents.common import RunStatus
 from wtb.core.failures import StoredFailure
@@ -71,30 +71,6 @@ class BehindSweep(SweepRow):
 
     transaction: int
     event: int
-
-
-class Subject(TypedDict):
-    """What an event is about, as columns of `events`."""
-
-    session_id: str | None
-    sweep_id: str
-    execution_id: str | None
-
-
-class NewEvent(Subject):
-    """An event that is about to be inserted. data: what readers get, as JSON; its kind decides what it holds."""
-
-    kind: str
-    severity: str
-    at: float
-    data: dict[str, Json]
-
-
-class EventRow(NewEvent):
-    """An event of the log: one that was inserted, or one that another row says."""
-
-    id: int
-    transaction: int
 
 
 class ListeningSweep(Record):

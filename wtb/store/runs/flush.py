@@ -20,8 +20,10 @@ from wtb.store.database import Database, was_deadlock
 from wtb.store.limits.reservations import forget, settle
 from wtb.store.log import take_positions
 from wtb.store.runs.batch import Batch
-from wtb.store.runs.records import HeldCell, Logged, NewCheckpoint, NewExecution, NewNodeRun, NewScore, Outcome
-from wtb.store.tables.executions import AskedRow
+from wtb.store.tables.checkpoints import NewCheckpoint
+from wtb.store.tables.executions import AskedRow, NewExecution
+from wtb.store.tables.node_runs import Logged, NewNodeRun
+from wtb.store.tables.results import HeldCell, NewScore, Outcome
 from wtb.store.tables.schema import (
     attempts,
     calls,

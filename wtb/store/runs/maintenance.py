@@ -19,7 +19,7 @@ from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.log import insert_events
 from wtb.store.read.queries import select_sweeps
 from wtb.store.rows.executions import LostExecution
-from wtb.store.rows.sweeps import NewEvent, OpenSweep
+from wtb.store.rows.sweeps import OpenSweep
 from wtb.store.runs.leases import last_outcome, move_cells, releasing, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
@@ -37,7 +37,7 @@ from wtb.store.tables.schema import (
     sweeps,
     working,
 )
-from wtb.store.tables.sweeps import SweepRow
+from wtb.store.tables.sweeps import NewEvent, SweepRow
 
 SCHEDULER_INTERVAL_S = float(os.environ.get("WTB_SCHEDULER_INTERVAL_S", "5"))  # between two rounds of the scheduler
 FREEZE_WITHIN_S = 600.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
 from wtb.core.tree.checkpoints import StoredInside, StoredPosition, Trigger
+from wtb.core.values import Json as JsonValue
 from wtb.store.tables.column_types import Count, Digest, Id, Json, OrderedJson, Seconds, metadata, ref, where
 from wtb.store.tables.row import Row, column
 
@@ -53,6 +55,26 @@ class CheckpointRow(Row):
 checkpoints = CheckpointRow.__table__
 
 
+class NewCheckpoint(TypedDict):
+    """A checkpoint. created_event: of one that says its event, the event's number in the batch."""
+
+    id: str
+    sweep_id: str
+    execution_id: str
+    parent_id: str | None
+    position: StoredPosition
+    state: Mapping[str, str]
+    writers: list[list[str]]
+    workspace: str | None
+    totals: list[float]
+    trigger: Trigger
+    name: str | None
+    inside: StoredInside | None
+    created_at: float
+    created_transaction: NotRequired[int | None]
+    created_event: NotRequired[int | None]
+
+
 class DecisionRow(Row):
     """Why an execution went from a node to another one."""
 
@@ -70,6 +92,19 @@ class DecisionRow(Row):
 
 decisions = DecisionRow.__table__
 
+
+class NewDecision(TypedDict):
+    """Why an execution went from a node to another one."""
+
+    checkpoint_id: str
+    number: int
+    node: str
+    to: str
+    key: str | None
+    why: str
+    tried: list[JsonValue]
+
+
 values = sa.Table(
     "values",
     metadata,
@@ -85,3 +120,11 @@ files = sa.Table(
     sa.Column("size", Count, nullable=False, comment="bytes"),
     sa.Index("ix_files_digest", "digest"),
 )
+
+
+class NewFile(TypedDict):
+    """A file that snapshots of a session refer to."""
+
+    session_id: str
+    digest: str
+    size: int

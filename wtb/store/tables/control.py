@@ -11,6 +11,7 @@ from wtb.core.documents.costs import BudgetKind, BudgetScope
 from wtb.core.questions import Kind
 from wtb.core.values import Json as JsonValue
 from wtb.store.tables.column_types import Count, Id, Json, Seconds, metadata, now, ref, where
+from wtb.store.tables.node_runs import Logged
 from wtb.store.tables.row import Row, column
 
 
@@ -68,6 +69,26 @@ class QuestionRow(Row):
 
 approvals = QuestionRow.__table__
 
+
+class NewQuestion(TypedDict):
+    """What a person is asked at a checkpoint. timeout: seconds after which its default counts; it is no column."""
+
+    id: str
+    session_id: str
+    sweep_id: str
+    checkpoint_id: str
+    key: str
+    kind: Kind
+    node: str
+    number: int
+    question: str
+    options: list[str] | None
+    context: str | None
+    default: StoredDefault | None
+    status: str
+    timeout: float | None
+
+
 awaiting = sa.Table(
     "awaiting",
     metadata,
@@ -99,6 +120,22 @@ class RollbackRow(Row):
 rollbacks = RollbackRow.__table__
 
 
+class NewRollback(TypedDict):
+    """A rollback that was made."""
+
+    id: str
+    sweep_id: str
+    execution_id: str
+    from_id: str
+    to_id: str
+    head_id: str
+    status: str
+    nodes: list[str]
+    superseded: list[str]
+    by: str
+    reason: str | None
+
+
 class InvocationRow(Row):
     """A call of a declared tool. arguments, result: typed JSON."""
 
@@ -127,6 +164,22 @@ class InvocationRow(Row):
 
 
 invocations = InvocationRow.__table__
+
+
+class NewInvocation(Logged):
+    """A call of a declared tool. arguments, result: typed JSON."""
+
+    node_run_id: str
+    attempt: int
+    number: int
+    tool: str
+    arguments: str
+    result: str | None
+    error: str | None
+    at: float
+    duration_s: float
+    status: str
+    version: str | None
 
 
 class BudgetRow(Row):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NotRequired, TypedDict
 
 import sqlalchemy as sa
@@ -118,6 +119,45 @@ class ExecutionRow(Row):
 
 
 executions = ExecutionRow.__table__
+
+
+class NewExecution(TypedDict, total=False):
+    """An execution that begins, or what changes of one.
+
+    ended_event: of one that says its end, how many events of cells follow it; in a batch the last one's number.
+    children: into how many it forked, if its end is that.
+    """
+
+    id: str
+    session_id: str
+    sweep_id: str
+    parent_id: str | None
+    origin: str
+    case_number: int
+    repeat: int
+    combinations: list[int]
+    status: str
+    reason: str | None
+    head_id: str | None
+    failure: StoredFailure | None
+    owner_id: str | None
+    token: int
+    lease_until: float | None
+    kills: int
+    queue: str | None
+    task_id: str | None
+    choices: Mapping[str, str] | None
+    edited: bool
+    asked: AskedRow | None
+    passed_id: str | None
+    stalled_at: float | None
+    deferred: Mapping[str, str] | None
+    created_at: float
+    finished_at: float | None
+    ended_transaction: int | None
+    ended_event: int | None
+    children: int | None
+
 
 # In the text of a statement, and no parameter: where PostgreSQL plans a prepared statement for whatever its parameters
 # may be, it cannot use an index of open executions only, and reads them all.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final, NotRequired, TypedDict
+
 import sqlalchemy as sa
 
 from wtb.core.failures import StoredFailure
@@ -67,6 +69,52 @@ class NodeRunRow(Row):
 
 node_runs = NodeRunRow.__table__
 
+
+class NewNodeRun(TypedDict, total=False):
+    """A node run that begins, or what changes of one. started_event, ended_event: the event's number in the batch."""
+
+    id: str
+    sweep_id: str
+    execution_id: str
+    checkpoint_id: str
+    task: str
+    node: str
+    variant: str
+    visit: int
+    status: str
+    attempts: int
+    cells: int
+    fingerprint: str
+    writes: dict[str, str] | None
+    workspace: str | None
+    started_at: float
+    duration_s: float
+    usd: float
+    tokens_in: int
+    tokens_out: int
+    started_transaction: int | None
+    started_event: int | None
+    ended_transaction: int | None
+    ended_event: int | None
+    ended_at: float | None
+    replaces: str | None
+    begun_at: float | None
+    stdout: str | None
+    stderr: str | None
+
+
+# What changes of a node run when its first attempt gets a row of its own.
+FIRST_HAS_ROW: Final[NewNodeRun] = {
+    "begun_at": None,
+    "duration_s": 0.0,
+    "usd": 0.0,
+    "tokens_in": 0,
+    "tokens_out": 0,
+    "stdout": None,
+    "stderr": None,
+}
+
+
 # Those of a `NodeRunRow`: what a node run printed is read by itself.
 node_run_columns = [column for column in node_runs.c if column.name not in ("stdout", "stderr")]
 
@@ -97,6 +145,24 @@ class AttemptRow(Row):
 attempts = AttemptRow.__table__
 
 
+class NewAttempt(TypedDict):
+    """An attempt. again: it was written before, while it ran."""
+
+    node_run_id: str
+    number: int
+    status: str
+    started_at: float
+    duration_s: float
+    usd: float
+    tokens_in: int
+    tokens_out: int
+    failure: StoredFailure | None
+    fingerprint: str
+    stdout: str | None
+    stderr: str | None
+    again: NotRequired[bool]
+
+
 class CallRow(Row):
     """A call of a model or tool that an attempt recorded. prompt, response: typed JSON."""
 
@@ -121,3 +187,29 @@ class CallRow(Row):
 
 
 calls = CallRow.__table__
+
+
+class Logged(TypedDict):
+    """A row that the log derives an event from; the flush replaces its position."""
+
+    sweep_id: str
+    logged_transaction: int | None
+    logged_event: int | None
+
+
+class NewCall(Logged):
+    """A call of a model or tool. prompt, response: typed JSON."""
+
+    id: str
+    node_run_id: str
+    attempt: int
+    model: str | None
+    tool: str | None
+    prompt: str | None
+    response: str | None
+    tokens_in: int
+    tokens_out: int
+    usd: float
+    duration_s: float | None
+    at: float
+    cached: int | None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Required, TypedDict
+
 import sqlalchemy as sa
 
 from wtb.core.documents.common import CellStatus
 from wtb.core.failures import StoredFailure
-from wtb.core.scoring.measure import Better
+from wtb.core.scoring.measure import Better, StoredMeasure
 from wtb.core.status import CELL
 from wtb.store.tables.column_types import Count, Id, Json, Seconds, metadata, now, one_of, ref
 from wtb.store.tables.row import Row, column, project_column
@@ -36,6 +38,55 @@ class CellRow(Row):
 
 
 cells = CellRow.__table__
+
+
+class CellChange(TypedDict, total=False):
+    """How a cell stands; what its execution has spent and how it failed is left out of one that is open."""
+
+    status: Required[str]
+    elapsed_s: float | None
+    usd: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+    node_runs: int | None
+    failure: StoredFailure | None
+    edited: bool
+    finished_at: float | None
+
+
+class NewCell(CellChange):
+    """A cell of a sweep."""
+
+    sweep_id: str
+    case_number: int
+    repeat: int
+    combination: int
+    execution_id: str
+
+
+class HeldCell(TypedDict):
+    """The change of a cell whose execution pauses or waits."""
+
+    sweep_id: str
+    case_number: int
+    repeat: int
+    combination: int
+    status: str
+    execution_id: str
+
+
+class Outcome(HeldCell):
+    """The change of a cell that has ended."""
+
+    elapsed_s: float
+    usd: float
+    tokens_in: int
+    tokens_out: int
+    node_runs: int
+    failure: StoredFailure | None
+    edited: bool
+
+
 # Each row is updated once: on its own page that spares the indexes.
 _half_full = sa.DDL("ALTER TABLE cells SET (fillfactor = 40)")  # type: ignore[no-untyped-call]
 sa.event.listen(cells, "after_create", _half_full.execute_if(dialect="postgresql"))
@@ -62,6 +113,21 @@ class ScoreRow(Row):
 scores = ScoreRow.__table__
 
 
+class NewScore(TypedDict):
+    """A score of a cell, or why it has none."""
+
+    sweep_id: str
+    metric: str
+    case_number: int
+    repeat: int
+    combination: int
+    value: float | None
+    error: str | None
+    observed: str | None
+    version: str | None
+    reason: str | None
+
+
 class MetricRow(Row):
     """A metric of a sweep, as its evaluator declared it."""
 
@@ -86,6 +152,14 @@ class MetricRow(Row):
 
 
 metrics = MetricRow.__table__
+
+
+class NewMetric(StoredMeasure):
+    """A metric of a sweep."""
+
+    sweep_id: str
+    name: str
+    number: int
 
 
 class LabelRow(Row):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import sqlalchemy as sa
 
@@ -13,6 +13,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.status import HIDDEN_SWEEPS, SWEEP
 from wtb.core.tree.stored_code import RecordedCode
 from wtb.core.tree.stored_spec import StoredSpec
+from wtb.core.values import Json as JsonValue
 from wtb.store.tables.column_types import (
     Count,
     Digest,
@@ -202,6 +203,20 @@ class CaseRow(Row):
 
 cases = CaseRow.__table__
 
+
+class CaseColumns(TypedDict):
+    """A case of a sweep that is submitted. input: key of the state -> digest of its value."""
+
+    sweep_id: str
+    number: int
+    id: str
+    input: Mapping[str, str]
+    expected: str | None
+    tags: list[str]
+    workspace: str | None
+    cluster: str | None
+
+
 # Whoever counts or lists the cases of a sweep asks for this, unless it is about what was erased.
 is_kept: sa.ColumnElement[bool] = cases.c.erased_at.is_(None)
 
@@ -272,3 +287,35 @@ events = sa.Table(
     sa.Index("ix_events_sweep_id_transaction_id", "sweep_id", "transaction", "id"),
     sa.Index("ix_events_alerting", "sweep_id", "id", **where(ALERTING)),
 )
+
+
+class NewCombination(TypedDict):
+    """A combination of a sweep that is submitted."""
+
+    sweep_id: str
+    number: int
+    choices: Mapping[str, str]
+
+
+class Subject(TypedDict):
+    """What an event is about, as columns of `events`."""
+
+    session_id: str
+    sweep_id: str
+    execution_id: str | None
+
+
+class NewEvent(Subject):
+    """An event that is about to be inserted. data: what readers get, as JSON; its kind decides what it holds."""
+
+    kind: str
+    severity: str
+    at: float
+    data: dict[str, JsonValue]
+
+
+class EventRow(NewEvent):
+    """An event of the log: one that was inserted, or one that another row says."""
+
+    id: int
+    transaction: int
