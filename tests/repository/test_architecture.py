@@ -42,7 +42,7 @@ CHANGES = {
     ),
     "a command with a name of its own": ("a command", "wtb/cli/commands.py", "GROUPS"),
     "a column in the table of node runs": ("table or column", "wtb/store/tables/node_runs.py", "NodeRunRow"),
-    "SQLite waits a minute for a lock": ("how a database is opened", "wtb/store/database.py", "_engine"),
+    "SQLite waits a minute for a lock": ("how a database is opened", "wtb/store/engine.py", "make_engine"),
     "a schedule skips a fire while the last one runs": ("a schedule fires", "wtb/store/schedules.py", "make_due"),
     "another host's name in `wtb status`": ("wtb status", "wtb/display/views/sweeps.py", "status_document"),
     "RabbitMQ as a broker": ("brokers", "wtb/config/broker.py", "Broker"),

@@ -30,7 +30,7 @@ from wtb.execution.sandbox.launch.launching import environment
 from wtb.hosting.servers.databases import connect
 from wtb.hosting.servers.processes import HOST, free_port
 from wtb.hosting.stack.status import stack_document
-from wtb.store.database import DEFAULT_URL, database_url
+from wtb.store.database_url import DEFAULT_URL, database_url
 from wtb.store.tables.schema import REVISION
 
 SERVERS = ("postgres", "valkey")

@@ -28,7 +28,8 @@ from wtb.execution.runtime.thread_pool import LocalPool, slots_of
 from wtb.execution.state import Progress, ended_cells
 from wtb.planning.binding import Bound
 from wtb.store.control import approvals, executions
-from wtb.store.database import Database, is_disk_full
+from wtb.store.database import Database
+from wtb.store.database_errors import is_disk_full
 from wtb.store.files.locations import check_files
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from wtb.core.errors import StoreError
 from wtb.core.tree.extensions import extensions
 from wtb.store.bulk import fetch_record, fetch_records
-from wtb.store.database import Database, gave_way
+from wtb.store.database import Database
+from wtb.store.database_errors import gave_way
 from wtb.store.growth.fork_points import ForkPoints, NewRow, Start, nearest_origins
 from wtb.store.growth.row_cells import Begun, QueueFor, RowCells
 from wtb.store.read.queries import select_sweeps

@@ -16,7 +16,8 @@ from wtb.store.bulk import insert_missing, insert_rows, insert_values, parts, to
 from wtb.store.control.approvals import ask
 from wtb.store.control.edits import grant
 from wtb.store.control.executions import stopped_in
-from wtb.store.database import Database, was_deadlock
+from wtb.store.database import Database
+from wtb.store.database_errors import was_deadlock
 from wtb.store.limits.reservations import forget, settle
 from wtb.store.log import take_positions
 from wtb.store.runs.batch import Batch
