@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wtb.analysis import interim
 from wtb.analysis.kept_matrix import read_matrix
-from wtb.analysis.matrix.build import best_of
+from wtb.analysis.matrix.estimates import best_of
 from wtb.analysis.scores import Scores
 from wtb.analysis.search_history import Ledger
 from wtb.core.documents.common import cell_counts
