@@ -15,7 +15,7 @@ from wtb.core.status import CELL, FAILED_CELLS, FINAL_CELLS
 from wtb.planning.metric_names import COST
 from wtb.store.database import Database
 from wtb.store.read import aggregates, queries, tallies
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import BestDocument

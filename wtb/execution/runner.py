@@ -38,7 +38,7 @@ from wtb.store.files.workspaces import Workspaces
 from wtb.store.growth.extension import STOPPED
 from wtb.store.growth.stopped import stopped_numbers
 from wtb.store.limits.reservations import Settlement
-from wtb.store.runs.records import Appended
+from wtb.store.runs.batch import Appended
 
 T = TypeVar("T")
 

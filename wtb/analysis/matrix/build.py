@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from msgspec import structs
 
 from wtb.analysis import interim
 from wtb.analysis.decision import decide
@@ -58,7 +59,7 @@ from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import margins_of
 from wtb.store.database import Database
 from wtb.store.read import aggregates, outcomes, queries, tallies
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import Combination, NodeRunCounts
@@ -95,7 +96,7 @@ def build(
     """
     is_own = not edited and on_failure is None and baseline is None
     if on_failure is not None:
-        sweep = replace(sweep, spec={**sweep.spec, "on_failure": on_failure})
+        sweep = structs.replace(sweep, spec={**sweep.spec, "on_failure": on_failure})
     if on_failure is not None or baseline is not None:
         scored = Scores(database, sweep, edited=edited, baseline=baseline)
         scored.check_baseline()

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from msgspec import structs
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events.executions import Rollback as RollbackData
@@ -29,10 +30,10 @@ from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.log import keep_events
 from wtb.store.read.lineage import descendants, is_edited, line, marks, rollbacks_in
-from wtb.store.rows.control import RollbackRow
-from wtb.store.rows.executions import AskedRow, ExecutionRow, Mark
+from wtb.store.rows.executions import Mark
 from wtb.store.runs.leases import releasing, stop_nodes, try_move
-from wtb.store.runs.records import NewRollback
+from wtb.store.tables.control import NewRollback, RollbackRow
+from wtb.store.tables.executions import AskedRow, ExecutionRow
 from wtb.store.tables.schema import (
     cells,
     combinations,
@@ -136,7 +137,7 @@ def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> 
         event_data = {"by": by, "to": to_id, "status": row.status, "cells": taken, "redo": ending.redoes is not None}
         add_execution_event(connection, row, "rollback.begun", **event_data)
         leaving = Leaving(
-            replace(row, token=row.token + 1, asked=asked),
+            structs.replace(row, token=row.token + 1, asked=asked),
             was,
             from_id,
             to_id,
@@ -312,7 +313,9 @@ def _cancel(connection: sa.Connection, execution: ExecutionRow, ids: list[str]) 
     if ids:
         cancel_executions(connection, ids, SUPERSEDED)
     for id in ids:
-        add_execution_event(connection, replace(execution, id=id), "execution.superseded", by_rollback_of=execution.id)
+        add_execution_event(
+            connection, structs.replace(execution, id=id), "execution.superseded", by_rollback_of=execution.id
+        )
 
 
 def _take_cells(connection: sa.Connection, row: ExecutionRow, *, edited: bool) -> int:
