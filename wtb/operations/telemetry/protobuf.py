@@ -27,7 +27,8 @@ def encode_request(request: TracesRequest) -> bytes:
     """
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-    return ExportTraceServiceRequest(**_fields(request)).SerializeToString()
+    encoded: bytes = ExportTraceServiceRequest(**_fields(request)).SerializeToString()
+    return encoded
 
 
 def rejected_spans(response: bytes) -> int:
@@ -43,9 +44,10 @@ def rejected_spans(response: bytes) -> int:
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
     try:
-        return ExportTraceServiceResponse.FromString(response).partial_success.rejected_spans
+        rejected: int = ExportTraceServiceResponse.FromString(response).partial_success.rejected_spans
     except DecodeError as error:
         raise ValueError(str(error)) from error
+    return rejected
 
 
 def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
