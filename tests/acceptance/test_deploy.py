@@ -242,7 +242,7 @@ def test_compose_itself_takes_the_files(tmp_path: Path) -> None:
 DOCKERFILE = re.sub(r"\\\n\s*", "", (DEPLOY / "Dockerfile").read_text("utf-8"))
 BUILD, LAST = re.split(r"(?m)^FROM ", DOCKERFILE)[1:]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-EXTRAS = ("workers", "server", "sheets", "oidc", "metrics", "mcp", "logs")  # that the image has
+EXTRAS = ("workers", "server", "sheets", "oidc", "metrics", "mcp", "logs", "telemetry")  # that the image has
 
 
 def copied(stage: str) -> list[str]:

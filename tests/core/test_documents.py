@@ -13,6 +13,7 @@ import pytest
 from typing_extensions import TypedDict, is_typeddict
 
 from scripts import write_schemas
+from scripts.schemas import contract, json_schemas
 from tests.support import documents
 from wtb.core.documents.catalog import DOCUMENTS
 from wtb.core.documents.events import texts
@@ -21,17 +22,32 @@ from wtb.store.tables.schema import metadata
 
 ROOT = Path(__file__).parents[2]
 
-SCHEMAS = write_schemas.schemas()
+SCHEMAS = json_schemas.all_schemas()
+CONTRACT = contract.contract_of(SCHEMAS)
 
 
-def test_schemas_are_what_the_types_say() -> None:
-    files = {file.name: file.read_text("utf-8") for file in write_schemas.FOLDER.glob("*.json")}
-    assert files == {name: write_schemas.written(schema) for name, schema in SCHEMAS.items()}, "run `make schemas`"
+def test_the_contract_is_that_of_the_types() -> None:
+    assert contract.FILE.read_text("utf-8") == contract.contract_text(CONTRACT), "run `make schemas`"
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_schemas_only_gain_keys_within_a_version(name: str) -> None:
-    assert write_schemas.changed_within_version(SCHEMAS[name], write_schemas.FOLDER / name) == []
+def test_documents_only_gain_keys_within_a_version() -> None:
+    assert contract.contract_breaks(contract.read_contract(contract.FILE.read_text("utf-8")), CONTRACT) == []
+
+
+def test_the_contract_is_short_and_loses_no_key() -> None:
+    text = contract.contract_text(CONTRACT)
+    assert len(text.splitlines()) < 3000
+    read = contract.read_contract(text)
+    assert read == {name: shape for name, shape in CONTRACT.items() if shape.keys}
+    assert read.keys() >= SCHEMAS.keys()
+
+
+def test_files_are_written_and_those_of_old_documents_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "schemas"
+    folder.mkdir()
+    (folder / "old.json").write_text("{}")
+    json_schemas.write_files(folder)
+    assert {path.stem: json.loads(path.read_text("utf-8")) for path in folder.iterdir()} == SCHEMAS
 
 
 def test_the_page_lists_all_documents() -> None:
@@ -44,7 +60,7 @@ def test_schemas_are_schemas_of_their_version(name: str) -> None:
     schema = SCHEMAS[name]
     jsonschema.Draft202012Validator.check_schema(schema)
     version = schema["properties"].get("version", {}).get("const", schema["version"])  # where a document says it
-    assert (schema["title"], version) == (name.removesuffix(".json"), schema["version"])
+    assert (schema["title"], version) == (name, schema["version"])
     assert schema["$id"] == f"urn:wtb:{schema['title']}:{schema['version']}"
 
 
@@ -85,6 +101,28 @@ class Demanding(Before):
     more: str
 
 
+class Optional(TypedDict):
+    """The same with a key that may now be missing."""
+
+    name: str
+    parts: NotRequired[list[Part]]
+    about: dict[str, Any] | None
+
+
+class GrownPart(Part):
+    """A part with another key."""
+
+    size: int
+
+
+class Nested(TypedDict):
+    """The same with other parts."""
+
+    name: str
+    parts: list[GrownPart]
+    about: dict[str, Any] | None
+
+
 class Less(TypedDict):
     """The same without parts."""
 
@@ -106,18 +144,48 @@ class Other(TypedDict):
         (Before, []),
         (Grown, []),
         (Narrowed, []),
-        (Demanding, ["x/more: new, and required (NotRequired may be missing)"]),
-        (Less, ["x/parts: removed"]),
-        (Other, ["x/name type: was 'string'"]),
+        (Demanding, ["x more: new, and required (NotRequired may be missing)"]),
+        (Less, ["x parts: removed"]),
+        (Optional, ["x parts: was required"]),
+        (Other, ["x name: was string"]),
+        (Nested, ["x parts: was [Part]"]),
     ],
 )
 def test_what_breaks_a_version_is_found(type_: Any, expected: list[str]) -> None:
-    before, after = (write_schemas.schema_of("x", one, 1, "") for one in (Before, type_))
-    assert write_schemas.breaks(before, after, "x") == expected
+    before, after = (contract_of_type(one) for one in (Before, type_))
+    assert contract.contract_breaks(before, after) == expected
+
+
+def contract_of_type(type_: Any, version: int = 1) -> contract.Contract:
+    """The contract of one document, as it is read from its lines."""
+    found = contract.contract_of({"x": json_schemas.type_schema("x", type_, version, "")})
+    assert contract.read_contract(contract.contract_text(found)) == found
+    return found
+
+
+def test_a_type_that_changes_breaks_each_document_that_has_it() -> None:
+    before = contract_of_type(Before)
+    part = before["Part"]
+    for keys, expected in [
+        ({"n": part.keys["n"]}, ["Part kind: removed"]),
+        ({**part.keys, "kind": contract.Key('"a"', True)}, ['Part kind: was "a"|"b"']),
+        ({**part.keys, "more": contract.Key("string", False)}, []),
+    ]:
+        after = {**before, "Part": contract.Shape(contract.NO_VERSION, keys)}
+        assert contract.contract_breaks(before, after) == expected
+        assert contract.contract_breaks(before, {**after, "x": contract_of_type(Before, version=2)["x"]}) == []
+
+
+def test_two_types_of_one_name_are_refused() -> None:
+    Part = TypedDict("Part", {"other": str})  # noqa: UP013
+    Root = TypedDict("Root", {"part": Part})  # noqa: UP013
+    schemas = {str(n): json_schemas.type_schema("x", one, 1, "") for n, one in enumerate((Before, Root))}
+    with pytest.raises(ValueError, match="Part"):
+        contract.contract_of(schemas)
 
 
 def test_unknown_keys_fail_in_tests_and_not_by_the_schema() -> None:
-    schema = write_schemas.schema_of("x", Before, 1, "")
+    schema = json_schemas.type_schema("x", Before, 1, "")
     document = {"name": "a", "parts": [{"n": 1, "kind": "a", "unknown": 0}], "about": None}
     jsonschema.validate(document, schema)
     with pytest.raises(jsonschema.ValidationError, match="unknown"):

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import socket
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from google.protobuf.json_format import MessageToDict, ParseDict
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from tests.support.attempts import attempts
 from tests.support.bench import in_memory, make_bench
 from tests.support.prose import sentence
 from tests.support.receiver import attributes, receiving
 from wtb import END, Workflow
+from wtb.config.distribution import pip_install
 from wtb.core.errors import InputError
 from wtb.core.telemetry.contents import MOST_CONTENT, model_content
 from wtb.operations.context import Context
+from wtb.operations.telemetry import protobuf, settings
 from wtb.operations.telemetry.collector import CollectorError
 from wtb.operations.telemetry.export import export_traces
 from wtb.store.database import Database
@@ -88,11 +91,6 @@ def test_every_attempt_and_execution_is_a_span(place: tuple[Context, str]) -> No
 
 def test_what_is_sent_is_what_the_protocol_says(place: tuple[Context, str]) -> None:
     """By the definition of OTLP that OpenTelemetry publishes, which refuses a field that it does not know."""
-    if find_spec("opentelemetry.proto") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no opentelemetry-proto: `make install`")
-    from google.protobuf.json_format import ParseDict
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
     context, sweep = place
     with receiving() as collector:
         export_traces(context, sweep, collector.url, content=True, openinference=True)
@@ -101,7 +99,7 @@ def test_what_is_sent_is_what_the_protocol_says(place: tuple[Context, str]) -> N
             for ids in (span, *span["links"]):  # which OTLP has in hexadecimal digits, and Protobuf's JSON in Base64
                 for name in ids.keys() & {"traceId", "spanId", "parentSpanId"}:
                     ids[name] = b64encode(bytes.fromhex(ids[name])).decode()
-        read = ParseDict(body, ExportTraceServiceRequest())
+        read = ParseDict(body, trace_service_pb2.ExportTraceServiceRequest())
         spans = [span for one in read.resource_spans for scope in one.scope_spans for span in scope.spans]
         assert spans
         assert {(len(span.trace_id), len(span.span_id)) for span in spans} == {(16, 8)}
@@ -110,11 +108,6 @@ def test_what_is_sent_is_what_the_protocol_says(place: tuple[Context, str]) -> N
 
 def test_protobuf_says_what_json_does(place: tuple[Context, str]) -> None:
     """By the definition of OTLP that OpenTelemetry publishes."""
-    if find_spec("opentelemetry.proto") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no opentelemetry-proto: `make install`")
-    from google.protobuf.json_format import MessageToDict
-    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
-
     context, sweep = place
     asked = {"content": True, "openinference": True}
     with receiving() as collector:
@@ -153,6 +146,21 @@ def test_what_answers_no_protobuf_is_no_collector(place: tuple[Context, str], an
         pytest.raises(CollectorError, match=sentence("it does not answer in {}", "Protobuf")),
     ):
         export_traces(context, sweep, collector.url, protobuf=True)
+
+
+def test_protobuf_without_its_extra_is_refused(
+    place: tuple[Context, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    context, sweep = place
+    monkeypatch.setattr(protobuf, "find_spec", lambda name: None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wtb.toml").write_text("[telemetry]\nendpoint = 'http://127.0.0.1:4318'\nprotobuf = true\n")
+    for refused in (
+        lambda: export_traces(context, sweep, "http://127.0.0.1:4318", protobuf=True),
+        settings.read_telemetry,
+    ):
+        with pytest.raises(InputError, match=re.escape(pip_install("telemetry"))):
+            refused()
 
 
 def test_a_span_is_within_its_parent_and_in_its_trace(place: tuple[Context, str]) -> None:

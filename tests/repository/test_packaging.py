@@ -5,17 +5,20 @@ All of it builds and installs, so that it is `make package`, which CI runs befor
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from scripts.schemas import json_schemas
 from wtb import __version__
 
 pytestmark = pytest.mark.slow  # `make package` runs all of it
@@ -55,13 +58,23 @@ def test_the_installed_packages_are_three(names: list[str]) -> None:
     assert {name for name in found if not name.endswith(".dist-info")} == {"wtb", "wtb_workers", "wtb_scheduler"}
 
 
-def test_migrations_templates_and_schemas_come_along(names: list[str]) -> None:
+def test_migrations_and_templates_come_along(names: list[str]) -> None:
     assert "wtb/store/migrations/versions/2000_initial.py" in names
     assert "wtb/cli/templates/init/sweep.yaml" in names
     pages = ROOT / "wtb" / "display" / "report" / "html" / "templates"
     assert {path.relative_to(ROOT).as_posix() for path in pages.iterdir()} <= set(names)
-    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "wtb" / "schemas").iterdir()} <= set(names)
     assert "wtb/py.typed" in names
+
+
+def test_the_schemas_of_all_documents_come_along(release: tuple[Path, Path]) -> None:
+    wheel, sdist = release
+    expected = {name: json_schemas.file_text(schema) for name, schema in json_schemas.all_schemas().items()}
+    with zipfile.ZipFile(wheel) as archive:
+        files = {Path(name): archive.read(name).decode() for name in archive.namelist()}
+    assert {path.stem: text for path, text in files.items() if path.parent == Path("wtb/schemas")} == expected
+    with tarfile.open(sdist) as archive:
+        names = {Path(*Path(name).parts[1:]) for name in archive.getnames()}
+    assert {path.stem for path in names if path.parent == Path("wtb/schemas")} == expected.keys()
 
 
 def test_the_documentation_comes_along_for_the_pages(names: list[str]) -> None:
@@ -113,17 +126,45 @@ def test_one_line_of_the_readme_installs_it_into_a_project(
     assert "Cells: 45 of 45 succeeded" in run(["wtb", "run", "sweep.yaml", "--limit", "5", "--quiet"])
 
 
-@pytest.mark.parametrize("made_from", ["the sdist", "a checkout"])
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `git archive` has once all that is changed here is committed: no file that a build wrote."""
+    folder = tmp_path_factory.mktemp("export")
+    env = {**os.environ, "GIT_INDEX_FILE": str(folder / "index")}
+
+    def git(*arguments: str) -> bytes:
+        return subprocess.run(["git", *arguments], cwd=ROOT, env=env, check=True, capture_output=True).stdout
+
+    git("read-tree", "HEAD")
+    git("add", "--all")
+    with tarfile.open(fileobj=io.BytesIO(git("archive", git("write-tree").decode().strip()))) as archive:
+        archive.extractall(folder / "wtb", filter="data")
+    assert not (folder / "wtb" / "wtb" / "schemas").exists()
+    return folder / "wtb"
+
+
+@pytest.mark.parametrize("made_from", ["the sdist", "a checkout", "an export"])
 def test_what_is_installed_is_the_wheel_of_the_release(
-    release: tuple[Path, Path], made_from: str, tmp_path: Path
+    release: tuple[Path, Path], export: Path, made_from: str, tmp_path: Path
 ) -> None:
     """As pip does it, with nothing at hand but what pyproject.toml says that a build needs."""
     wheel, sdist = release
-    source = sdist if made_from == "the sdist" else ROOT
+    source = {"the sdist": sdist, "a checkout": ROOT, "an export": export}[made_from]
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(source)]
     subprocess.run(command, check=True, capture_output=True)
     (made,) = tmp_path.glob("*.whl")
     assert files_of(made) == files_of(wheel)
+
+
+def test_an_editable_install_has_the_schemas(export: Path, tmp_path: Path) -> None:
+    """In an environment with nothing else: not even what WTB needs when it runs."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--editable", str(export)]
+    subprocess.run(install, check=True, capture_output=True)
+    code = "from importlib.resources import files; print(*(path.name for path in (files('wtb') / 'schemas').iterdir()))"
+    names = subprocess.run([python, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert {Path(name).stem for name in names.split()} == json_schemas.all_schemas().keys()
 
 
 class Installed:

@@ -1,4 +1,4 @@
-"""What WTB is built from: a lock that is current and has hashes, and images that releases name by digest."""
+"""What WTB is built from: constraints that are current and have hashes, and images that releases name by digest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from scripts.lock import GROUPS, LOCK
+from scripts.constraints import ALONE, CONSTRAINTS, GROUPS
 from scripts.pin_images import files, images
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def required() -> Iterator[Requirement]:
     """What pyproject.toml asks for, of all extras and of the groups that are locked."""
     project: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
-    texts = [*project["project"]["dependencies"], *chain.from_iterable(extras.values())]
+    texts = [*project["project"]["dependencies"], *chain.from_iterable(extras.values()), *ALONE]
     groups = project["dependency-groups"]
     for group in GROUPS:
         for entry in groups[group]:
@@ -36,12 +36,12 @@ def required() -> Iterator[Requirement]:
 def locked() -> dict[str, set[str]]:
     """Name -> versions, of which there may be several for different Pythons."""
     versions: dict[str, set[str]] = {}
-    for name, version, _ in PINNED.findall(LOCK.read_text()):
+    for name, version, _ in PINNED.findall(CONSTRAINTS.read_text()):
         versions.setdefault(canonicalize_name(name), set()).add(version)
     return versions
 
 
-def test_the_lock_has_all_that_is_asked_for() -> None:
+def test_the_constraints_have_all_that_is_asked_for() -> None:
     known = locked()
     assert len(known) > 100
     wrong = [
@@ -49,16 +49,23 @@ def test_the_lock_has_all_that_is_asked_for() -> None:
         for one in required()
         if not any(one.specifier.contains(version) for version in known.get(canonicalize_name(one.name), ()))
     ]
-    assert not wrong, f"`make lock` resolves them again: {wrong}"
+    assert not wrong, f"`make constraints` resolves them again: {wrong}"
 
 
 def test_every_locked_package_has_hashes_and_none_names_an_index() -> None:
-    text = LOCK.read_text()
+    text = CONSTRAINTS.read_text()
     assert "://" not in text
     assert "index-url" not in text
     entries = re.split(r"\n(?=[\w.-]+==)", text.split("\n", 2)[2])
     assert len(entries) > 100
     assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_builds_use_the_versions_of_the_constraints() -> None:
+    texts = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert "hatchling" in {Requirement(text).name for text in texts}
+    known = {f"{name}=={version}" for name, versions in locked().items() for version in versions}
+    assert set(texts) <= known, "change [build-system] in pyproject.toml"
 
 
 def test_images_are_found() -> None:

@@ -14,16 +14,16 @@ import jsonschema_rs
 import pytest
 from jsonschema.exceptions import best_match
 
+from scripts.schemas.json_schemas import document_schema
 from wtb.core.documents.catalog import DOCUMENTS
 
-SCHEMAS = Path(__file__).parents[2] / "wtb" / "schemas"
 LINES = ("watch", "log")  # commands that print a document a line
 
 
 @functools.cache
 def closed_schema(name: str) -> dict[str, Any]:
     """The schema of a document of a name, with no room for keys that it does not name."""
-    found: dict[str, Any] = closed(json.loads((SCHEMAS / f"{name}.json").read_text("utf-8")))
+    found: dict[str, Any] = closed(document_schema(name))
     return found
 
 

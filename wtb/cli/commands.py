@@ -252,8 +252,12 @@ def option_of(command: Any, argument: str | None) -> str | None:
 class _Deferred(MetaPathFinder):
     """Modules of WTB that a module of commands imports: they are executed when a command runs, not for its help.
 
-    Help needs the options only, and SQLAlchemy, pydantic and numpy take a second. Modules of commands import modules,
-    not names from them (`from wtb.store.read import queries`): a name would have to be looked up at once.
+    Help needs the options only. The finder stays beside click's lazy groups because it saves 1.5 s of a processor:
+    `wtb run --help` takes 0.58 s with it and 2.1 s without, `wtb list` 0.79 and 0.87 s, `wtb --help` 0.46 and 0.48 s
+    (user and system time; medians of 5 runs with it and 3 to 5 without, in turns).
+
+    Modules of commands import modules, not names from them (`from wtb.store.read import queries`): a name would have
+    to be looked up at once.
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from wtb.core.factors.file_levels import SCHEME, FileReference, Place, file_refe
 from wtb.core.factors.level_names import canonical
 
 if TYPE_CHECKING:
-    from wtb.core.documents.comparison import FileChange
+    from wtb.core.documents.comparison import TextFileChange
     from wtb.core.tree.stored_code import StoredCode
     from wtb.core.tree.stored_spec import StoredSpec
 
@@ -23,7 +23,7 @@ _LONGEST_LINE = 2_000
 Renamed = Mapping[str, Mapping[str, str]]  # node -> variant of the earlier sweep -> that of the later one
 
 
-def file_changes(before: StoredSpec, after: StoredSpec) -> list[FileChange]:
+def file_changes(before: StoredSpec, after: StoredSpec) -> list[TextFileChange]:
     """Find files whose text differs between two sweeps.
 
     Args:

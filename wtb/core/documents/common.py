@@ -37,7 +37,7 @@ class TriedEdge(TypedDict):
     taken: bool
 
 
-class DecisionDocument(TypedDict):
+class RouteDocument(TypedDict):
     """Why an execution went from a node where it went, and the edges that were tried; of a branch all of its edges."""
 
     node: str

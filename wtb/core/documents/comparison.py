@@ -72,7 +72,7 @@ class SettingChange(TypedDict):
     after: Any
 
 
-class FileChange(TypedDict):
+class TextFileChange(TypedDict):
     """A file that parameters of both sweeps name, with another text: its SHA-256, and a unified difference by lines."""
 
     path: str
@@ -85,7 +85,7 @@ class ChangesDocument(TypedDict):
     """What is different between two sweeps besides their results."""
 
     code: list[CodeChange]
-    files: NotRequired[list[FileChange]]
+    files: NotRequired[list[TextFileChange]]
     variants: VariantChanges
     combinations: CombinationChanges
     cases: CaseChanges

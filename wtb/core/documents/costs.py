@@ -93,7 +93,7 @@ class BudgetsDocument(TypedDict):
     budgets: list[BudgetDocument]
 
 
-class SeriesDocument(TypedDict):
+class NodeSeries(TypedDict):
     """One series of one node run. A point is its time and its value."""
 
     node_run: str | None
@@ -122,4 +122,4 @@ class AllSeriesDocument(TypedDict):
 
     sweep: NotRequired[SeriesOf]
     execution: NotRequired[SeriesOf]
-    series: list[SeriesDocument]
+    series: list[NodeSeries]

@@ -6,7 +6,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import ApprovalMode, CellStatus, Combination, DecisionDocument, Liveness
+from wtb.core.documents.common import ApprovalMode, CellStatus, Combination, Liveness, RouteDocument
 from wtb.core.documents.results.outputs import CellComment
 from wtb.core.documents.sweeps import SweepName, SweepOfExecution
 
@@ -153,7 +153,7 @@ class ShownStep(PathStep):
     """
 
     writes: dict[str, Any]
-    decisions: NotRequired[list[DecisionDocument]]
+    decisions: NotRequired[list[RouteDocument]]
     name: NotRequired[str]
     note: NotRequired[str]
     tried: list[AttemptDocument]

@@ -6,7 +6,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.documents.common import Combination, DecisionDocument
+from wtb.core.documents.common import Combination, RouteDocument
 from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading, LeftLine, NodeRunDocument, TotalsDocument
 from wtb.core.documents.sweeps import SweepName, SweepReason
 
@@ -24,7 +24,7 @@ class CheckpointDocument(TypedDict):
     made: dict[str, Any] | None
     writers: list[NodeRunDocument]
     next: list[str]
-    decisions: list[DecisionDocument]
+    decisions: list[RouteDocument]
     totals: TotalsDocument | None
     state: NotRequired[dict[str, Any]]
 

@@ -14,7 +14,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Writer, shown
 
 if TYPE_CHECKING:
-    from wtb.core.documents.common import DecisionDocument
+    from wtb.core.documents.common import RouteDocument
     from wtb.core.documents.executions import NodeRunDocument, TaskDocument, TotalsDocument
     from wtb.core.documents.lineage import (
         BoundaryDocument,
@@ -78,9 +78,9 @@ class Decision(NamedTuple):
     why: str
     tried: Sequence[tuple[str, str | None, bool]] | None = None
 
-    def document(self) -> DecisionDocument:
+    def document(self) -> RouteDocument:
         """Return it as plain JSON."""
-        document: DecisionDocument = {"node": self.node, "to": self.to, "key": self.key, "why": self.why}
+        document: RouteDocument = {"node": self.node, "to": self.to, "key": self.key, "why": self.why}
         if self.tried is not None:
             document["tried"] = [{"to": to, "when": when, "taken": is_taken} for to, when, is_taken in self.tried]
         return document

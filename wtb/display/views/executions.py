@@ -23,7 +23,7 @@ from wtb.store.tables.sweeps import SweepRow
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from wtb.core.documents.common import DecisionDocument
+    from wtb.core.documents.common import RouteDocument
     from wtb.core.documents.executions import (
         AttemptDocument,
         CallDocument,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 class _EndOfStep(TypedDict, total=False):
     """What is known of the checkpoint that a step wrote: part of `ShownStep`."""
 
-    decisions: list[DecisionDocument]
+    decisions: list[RouteDocument]
     name: str
     note: str
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wtb.core.documents.costs import AllSeriesDocument, SeriesDocument, SeriesOf
+from wtb.core.documents.costs import AllSeriesDocument, NodeSeries, SeriesOf
 from wtb.core.serialization.plain_json import iso
 from wtb.execution.engine.resource_usage import SAMPLE
 from wtb.store.database import Database
@@ -46,7 +46,7 @@ def _runs_before(database: Database, execution: ExecutionRow) -> set[str]:
     return {writer.node_run for checkpoint in line for writer in checkpoint.writers}
 
 
-def _series(events: Iterable[EventRow]) -> list[SeriesDocument]:
+def _series(events: Iterable[EventRow]) -> list[NodeSeries]:
     """Where one node run was tried several times, its series continues with the next attempt."""
     points: dict[tuple[str, str], list[tuple[str, float]]] = {}
     first: dict[tuple[str, str], tuple[EventRow, str]] = {}
@@ -62,7 +62,7 @@ def _series(events: Iterable[EventRow]) -> list[SeriesDocument]:
     return [_one(*first[key], sorted(made, key=lambda point: point[0])) for key, made in points.items()]
 
 
-def _one(event: EventRow, name: str, points: list[tuple[str, float]]) -> SeriesDocument:
+def _one(event: EventRow, name: str, points: list[tuple[str, float]]) -> NodeSeries:
     """A series of the node run of its first event."""
     data, measured = event["data"], event["kind"] == SAMPLE
     values = [value for _, value in points]

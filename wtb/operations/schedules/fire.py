@@ -26,7 +26,7 @@ from wtb.analysis.nightly.series import compare_night
 from wtb.config.webhooks import NotificationError, page_url, send
 from wtb.core.classes.frozen import frozen
 from wtb.core.cron import BAD
-from wtb.core.documents.comparison import CodeChange, ComparedCell, ComparisonDocument, FileChange
+from wtb.core.documents.comparison import CodeChange, ComparedCell, ComparisonDocument, TextFileChange
 from wtb.core.documents.matrix import GateDocument
 from wtb.core.errors import ConflictError, InputError, StoreError, WTBError
 from wtb.core.providers.faults import is_waiting
@@ -321,7 +321,7 @@ class ChangedCode(TypedDict):
     """The code and files of a comparison that differ."""
 
     code: list[CodeChange]
-    files: list[FileChange]
+    files: list[TextFileChange]
 
 
 def _message(database: Database, fire: Fire) -> Notification:

@@ -14,8 +14,8 @@ import orjson
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, WTBError
-from wtb.core.telemetry.protobuf import as_protobuf, rejected_spans
 from wtb.core.telemetry.spans import TracesRequest
+from wtb.operations.telemetry.protobuf import encode_request, rejected_spans
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -99,7 +99,7 @@ def send(collector: Collector, request: TracesRequest) -> int:
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         kind_of_body = "application/x-protobuf" if collector.protobuf else "application/json"
         headers = {"Content-Type": kind_of_body, "User-Agent": "wtb", **collector.headers}
-        body = as_protobuf(request) if collector.protobuf else orjson.dumps(request)
+        body = encode_request(request) if collector.protobuf else orjson.dumps(request)
         connection.request("POST", path, body, headers)
         answer = connection.getresponse()
         said = answer.read(_MOST_ANSWER)

@@ -16,6 +16,7 @@ from wtb.core.telemetry.spans import Span, as_request
 from wtb.operations.context import Context
 from wtb.operations.telemetry.building import AT_A_TIME, SpanOptions, make_spans
 from wtb.operations.telemetry.collector import Collector, send, url_of
+from wtb.operations.telemetry.protobuf import require_protobuf
 from wtb.store.bulk import parts
 from wtb.store.read.queries import find_sweep
 from wtb.store.telemetry.attempts import execution_ids
@@ -78,9 +79,11 @@ def export_traces(
         How much was sent.
 
     Raises:
-        InputError: If there is no such sweep, or the endpoint is none.
+        InputError: If there is no such sweep, the endpoint is none, or Protobuf is not installed.
         CollectorError: If the collector is away, hangs or refuses; send it again then.
     """
+    if protobuf:
+        require_protobuf()
     sweep = find_sweep(context.database, ref)
     collector = Collector(url_of(endpoint), headers or {}, timeout, protobuf)
     spans = attempts = requests = rejected = 0

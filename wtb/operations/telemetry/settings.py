@@ -13,6 +13,7 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.operations.telemetry.building import SpanOptions
 from wtb.operations.telemetry.collector import Collector, url_of
+from wtb.operations.telemetry.protobuf import require_protobuf
 
 ENDPOINT = "WTB_TELEMETRY_ENDPOINT"
 _KNOWN = ("endpoint", "timeout", "content", "openinference", "protobuf")
@@ -38,7 +39,7 @@ def read_telemetry() -> TelemetrySettings | None:
     """Read `[telemetry]`, and WTB_TELEMETRY_ENDPOINT in place of its endpoint; None where neither is there.
 
     Raises:
-        InputError: If a setting is not what it may be.
+        InputError: If a setting is not what it may be, or Protobuf is not installed.
     """
     setting, given = find_setting("telemetry"), os.environ.get(ENDPOINT)
     if setting is None and not given:
@@ -58,6 +59,8 @@ def read_telemetry() -> TelemetrySettings | None:
         raise InputError(f"{where} {error}") from None
     headers = parse_headers((credential(TELEMETRY_HEADERS) or "").split(","), TELEMETRY_HEADERS)
     protobuf = _switch(where, "protobuf", table.get("protobuf", False))
+    if protobuf:
+        require_protobuf()
     return TelemetrySettings(endpoint, Collector(url, headers, timeout, protobuf), SpanOptions(**switches))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wtb.core import texts as words
-from wtb.core.documents.common import DecisionDocument
+from wtb.core.documents.common import RouteDocument
 from wtb.core.documents.events.texts import under
 from wtb.core.documents.lineage import CheckpointDetails, CheckpointDocument, HistoryDocument, InsideDocument
 from wtb.core.texts import MISSING, money, printable
@@ -91,7 +91,7 @@ def _checkpoint_rows(checkpoint: CheckpointDocument) -> list[list[str]]:
     ]
 
 
-def _decision(one: DecisionDocument) -> str:
+def _decision(one: RouteDocument) -> str:
     """Why it went on where it went, and the edges that were tried and not taken."""
     left = [edge for edge in one.get("tried", ()) if not edge["taken"]]
     tried = ", ".join(_end(edge["to"]) + (f" if {edge['when']}" if edge["when"] else "") for edge in left)
