@@ -30,10 +30,10 @@ from wtb.execution.pauses import approval_modes
 from wtb.execution.runtime.budgets import NOT_RESERVED, Reserved
 from wtb.execution.runtime.disk_space import DATABASE_BLIND_S
 from wtb.execution.state import RunningSweep
-from wtb.store.database import is_disk_full
-from wtb.store.rows.executions import NodeRunRow
-from wtb.store.rows.sweeps import NewEvent
-from wtb.store.runs.records import FIRST_HAS_ROW, Appended, NewNodeRun
+from wtb.store.database_errors import is_disk_full
+from wtb.store.runs.batch import Appended
+from wtb.store.tables.node_runs import FIRST_HAS_ROW, NewNodeRun, NodeRunRow
+from wtb.store.tables.sweeps import NewEvent
 
 _NEVER_SKIPPED = ("rejected", "provider")  # the rest of the cell would be no result of the node
 _NO_WAIT = nullcontext()
