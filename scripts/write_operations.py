@@ -1,16 +1,18 @@
-"""Write the tables of operations to docs/python.md, docs/api.md and docs/access.md: `make operations`."""
+"""Write the tables of operations to docs/python.md, client.md, api.md and access.md: `make operations`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from wtb.core.access.roles import PERMISSIONS
-from wtb.hosting.api.routes import ROUTES
+from wtb.hosting.api.routes import ROUTES, WITHOUT_ROUTE
+from wtb.hosting.client.server import SEVERAL_REQUESTS
 from wtb.operations.registry import OPERATIONS, arguments_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPERATIONS_HEADER = "| command | Python | needs | effect |\n| --- | --- | --- | --- |\n"
 ACCESS_HEADER = "| operation | scope | roles | of |\n| --- | --- | --- | --- |\n"
+LACKING_HEADER = "| method | why a server does not do it |\n| --- | --- |\n"
 ROUTES_HEADER = "| request | arguments | what it does |\n| --- | --- | --- |\n"
 
 
@@ -23,6 +25,19 @@ def operations() -> str:
         effect = ", ".join([operation.effect, *more])
         lines.append(f"| `wtb {name}` | {methods} | {operation.needs} | {effect} |\n")
     return "".join(lines)
+
+
+def lacking() -> str:
+    """Return the table of the methods that raise InputError for a server, one a line."""
+    reasons = {name: why for name, why in WITHOUT_ROUTE.items() if OPERATIONS[name].function not in SEVERAL_REQUESTS}
+    done = {method for name, operation in OPERATIONS.items() if name not in reasons for method in operation.python}
+    lines = {
+        method: f"| `{method}` | {why} |\n"
+        for name, why in reasons.items()
+        for method in OPERATIONS[name].python
+        if method not in done
+    }
+    return "".join(lines.values())
 
 
 def routes() -> str:
@@ -50,6 +65,7 @@ def access() -> str:
 # The pages, the headers of their tables, and what makes the lines.
 TABLES = {
     DOCS / "python.md": (OPERATIONS_HEADER, operations),
+    DOCS / "client.md": (LACKING_HEADER, lacking),
     DOCS / "api.md": (ROUTES_HEADER, routes),
     DOCS / "access.md": (ACCESS_HEADER, access),
 }

@@ -1,6 +1,6 @@
 """Workflow Test Bench: run a workflow under every combination of its nodes' variants.
 
-Public are the names in `__all__` here and in `wtb.client`, `wtb.history`, `wtb.testing`, `wtb.integrations.models`,
+Public are the names in `__all__` here and in `wtb.history`, `wtb.testing`, `wtb.integrations.models`,
 `wtb.integrations.langgraph` and `wtb.integrations.pytest_plugin`. Everything else may change from release to release.
 """
 

@@ -132,8 +132,8 @@ def test_values_come_on_request(bench: Bench) -> None:
 
 def test_values_of_streams_come_in_pages_that_fit(bench: Bench) -> None:
     execution = run(bench)
-    selection = select_events(bench._context, sweep_of(bench, execution), kinds=["node_run.succeeded"], values=True)
-    page = events_after(bench._context, selection, START)
+    selection = select_events(bench.backend, sweep_of(bench, execution), kinds=["node_run.succeeded"], values=True)
+    page = events_after(bench.backend, selection, START)
     assert selection.page < 1000
     assert [dict(event["data"])["values"] for event in page.events] == [{"plan": "booking of 12A"}, {"confirmed": True}]
 

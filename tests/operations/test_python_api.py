@@ -288,7 +288,7 @@ def test_resuming_changes_nothing_where_a_check_fails(bench: Bench, monkeypatch:
     entry = SimpleNamespace(load=lambda: lambda url: Refusing())
     monkeypatch.setattr("wtb.operations.context.entry_points", lambda **_: [entry])
     sweep = doubled()
-    sweep_id = sweep.prepare().submit(bench.database, bench._context.workspaces, queued=True)
+    sweep_id = sweep.prepare().submit(bench.database, bench.backend.workspaces, queued=True)
     execution = bench.sweep(sweep_id).execution("one", {"double": "default"})
     execution.pause()
     bound = sweep.prepare().bound
@@ -421,7 +421,7 @@ def test_code_that_has_changed_is_refused_before_an_answer_is_recorded(
 
 def test_notices_of_a_run_in_the_background_are_warnings(bench: Bench) -> None:
     gate, warned = threading.Event(), list[str]()
-    context = replace(bench._context, warn=warned.append)
+    context = replace(bench.backend, warn=warned.append)
     prepared = prepare_single(gated(gate), {"x": 1, "waits": True}, run={"pool": "thread"})
     run = begin(context, prepared)
     background = BackgroundRun(context, run, grace=1.0)

@@ -19,7 +19,6 @@ MOST_KNOWN = 12  # modules, those of commands left out, that a module of command
 AT_THE_TOP = {
     "__init__",
     "__main__",
-    "client",
     "history",
     "testing",
 }  # what users import by these names, and how it starts

@@ -51,7 +51,6 @@ PUBLIC = {
         "start",
         "submit",
     },
-    "wtb.client": {"AsyncClient", "Client"},
     "wtb.history": {
         "Checkpoint",
         "CheckpointId",

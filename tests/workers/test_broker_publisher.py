@@ -73,7 +73,7 @@ def test_a_bench_has_one_publisher_for_all_threads_and_closes_it(
 
     monkeypatch.setattr("wtb.operations.context.entry_points", lambda **_: [SimpleNamespace(load=lambda: make)])
     with wtb.open(f"sqlite:///{tmp_path / 'wtb.db'}") as bench, ThreadPoolExecutor(4) as threads:
-        assert len(set(map(id, threads.map(take, [bench._context] * 4)))) == 1
+        assert len(set(map(id, threads.map(take, [bench.backend] * 4)))) == 1
     assert [one.closed for one in made] == [True]
 
 

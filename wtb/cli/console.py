@@ -76,7 +76,7 @@ def open_backend(db: str | None, broker: str | None = None, *, create: bool = Fa
         return open_context(db, broker, create=create)
     if broker is not None:
         raise InputError(f"--broker goes with a database; the server {server} has a broker of its own, if any")
-    return _client(server)
+    return _server(server)
 
 
 def backend_elsewhere(published: bool, db: str | None, broker: str | None = None, **of_code: object) -> Backend | None:
@@ -98,23 +98,23 @@ def existing_backend(db: str | None) -> Backend | None:
 
     server = server_url(db)
     if server is not None:
-        return _client(server)
+        return _server(server)
     database = existing_database(db)
     return None if database is None else Context(database, report=say, warn=say)
 
 
-def _client(url: str) -> Backend:
+def _server(url: str) -> Backend:
     from wtb.config.distribution import pip_install
 
     if find_spec("httpx") is None:
         raise InputError(f"the client of servers is not installed: {pip_install('client')}")
-    from wtb.hosting.client.client import Client
+    from wtb.hosting.client.server import Server
 
-    client = Client(url, report=say, warn=say)
+    server = Server(url, report=say, warn=say)
     root = _root.get()
     if root is not None:
-        root.call_on_close(client.close)
-    return client
+        root.call_on_close(server.close)
+    return server
 
 
 def _check_no_server(db: str | None) -> None:

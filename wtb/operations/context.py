@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from wtb.store.tables.publications import PublicationRow
 
 PUBLISHERS = "wtb.publishers"  # entry points: URL of a broker, or None -> Publisher
+BACKENDS = "wtb.backends"  # entry points: URL of a server -> Backend
+
+# Arguments that may name files, whose content is read before the operation begins.
+READ_BEFORE = frozenset({"keys", "evaluate", "evaluator", "variants", "vary", "typed"})
 
 REPORT_EVERY_S = 2.0  # of progress, for people
 
@@ -126,7 +131,7 @@ def _new_publisher(broker: str | None) -> Publisher:
 
 
 class Backend(Protocol):
-    """Where operations are carried out: on a database, by this process (`Context`), or by a server (`wtb.client`)."""
+    """Where operations are carried out: on a database, by this process (`Context`), or by a server."""
 
     @property
     def place(self) -> str:
@@ -145,6 +150,16 @@ class Backend(Protocol):
 
         Raises:
             WTBError: As the operation does; where a server carries it out, also if that is out of reach or refuses.
+        """
+
+    def require_database(self, purpose: Callable[..., Any] | str) -> Context:
+        """Return the context of what needs a database.
+
+        Args:
+            purpose: The operation; or why a server does not do it.
+
+        Raises:
+            InputError: If a server carries operations out: why it does not do this one.
         """
 
     def warn(self, text: str, /) -> None:
@@ -225,7 +240,15 @@ class Context:
 
     def call(self, operation: Callable[Concatenate[Context, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Carry out an operation here; see `Backend`."""
+        if kwargs.keys() & READ_BEFORE:
+            from wtb.planning.factors.parameter_files import with_files_read  # which most operations do not need
+
+            return operation(self, *args, **with_files_read(kwargs))
         return operation(self, *args, **kwargs)
+
+    def require_database(self, purpose: Callable[..., Any] | str) -> Context:
+        """Return it; see `Backend`."""
+        return self
 
     def authorize(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
         """Ask policies, if there are any, whether who acts may carry out an operation; `checked` does so for each.
@@ -342,3 +365,42 @@ def open_context(
             raise
     folder = None if files is None else Path(files)
     return Context(database, by=by or current_user(), broker=broker, files=folder, session=session)
+
+
+def server_of(url: object, of_server: Mapping[str, object], of_database: Mapping[str, object]) -> str | None:
+    """Return the URL of a server; None if it is that of a database.
+
+    Args:
+        url: What is to be opened.
+        of_server: Arguments that only a server takes, by name; None if they are not used.
+        of_database: Those that only a database takes.
+
+    Raises:
+        InputError: If an argument goes with the other one only.
+    """
+    is_server = isinstance(url, str) and url.lower().startswith(("http://", "https://"))
+    for name, value in (of_database if is_server else of_server).items():
+        if value is not None:
+            text = "a database, and this is a server" if is_server else "the URL of a server, and this is a database"
+            raise InputError(f"{name} goes with {text}", argument=name)
+    return str(url) if is_server else None
+
+
+def open_server(url: str, **options: Any) -> Backend:
+    """Return a server as a backend.
+
+    Args:
+        url: Where it is.
+        options: Of the backend: `token`, `session`, `timeout`.
+
+    Raises:
+        InputError: If its client is not installed, or if there is no token.
+    """
+    from wtb.config.distribution import pip_install
+
+    if find_spec("httpx") is None:
+        raise InputError(f"the client of servers is not installed: {pip_install('client')}")
+    for entry in entry_points(group=BACKENDS, name="server"):
+        server: Backend = entry.load()(url, **options)
+        return server
+    raise InputError("the part of WTB that asks servers is not installed: install it again")

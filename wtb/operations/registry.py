@@ -122,7 +122,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "plan --published": Operation(
         "running.published:plan_published",
         "Show what a sweep would run, by what workers publish of its workflow.",
-        ("Bench.plan_published",),
+        ("Bench.plan",),
         long=True,
     ),
     "plan --pilot": Operation(
@@ -159,7 +159,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "start --published": Operation(
         "running.published:start_published",
         "Give one input for a workflow that workers publish to them.",
-        ("Bench.start_published",),
+        ("Bench.start",),
         needs=Permission.submit,
         effect=Effect.spends,
     ),
@@ -173,7 +173,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "submit --published": Operation(
         "running.published:submit_published",
         "Give a sweep of a workflow that workers publish to them.",
-        ("Bench.submit_published",),
+        ("Bench.submit",),
         needs=Permission.submit,
         effect=Effect.spends,
     ),
@@ -419,7 +419,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "history": Operation(
         "inspection.history:history",
         "Show the checkpoints that led to where an execution is.",
-        ("ExecutionHandle.history",),
+        ("ExecutionHandle.history_details", "ExecutionHandle.history"),
     ),
     "tree": Operation(
         "inspection.executions:tree",

@@ -17,6 +17,7 @@ from wtb.operations.handles.records import ProgressCallback, reporter
 from wtb.operations.handles.sweep import SweepHandle
 from wtb.operations.running.local import run
 from wtb.operations.running.preparing import import_path_of, with_options
+from wtb.operations.running.published import keys_to_send
 from wtb.planning.data.picking import Only
 from wtb.planning.prepare import MAX_CELLS, Prepared, prepare
 from wtb.planning.sweep_spec import read_spec
@@ -75,6 +76,7 @@ class Sweep:
             "evaluate": [self._name_evaluator(one) for one in evaluate],
             **keys,
         }
+        self._data = data
         self.spec = read_spec(data, Path(), Located())
 
     def _name_evaluator(self, one: str | Mapping[str, Any] | Callable[..., Any]) -> Any:
@@ -109,6 +111,17 @@ class Sweep:
         spec = with_options(self.spec, session=session, concurrency=concurrency)
         most = MAX_CELLS if max_cells is None else max_cells
         return prepare(spec, workflow=self._workflow, evaluators=self._evaluators, only=only, max_cells=most)
+
+    def keys_to_send(self) -> dict[str, Any]:
+        """Return its keys as they are sent to workers that publish its workflow, with its cases.
+
+        Returns:
+            The keys of a sweep file.
+
+        Raises:
+            InputError: If something is wrong with its file of cases.
+        """
+        return keys_to_send(self.spec, self._data)
 
     def run(
         self,

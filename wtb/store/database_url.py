@@ -38,7 +38,7 @@ def parse_url(url: str) -> sa.URL:
         shown = shown_url(url)
         raise InputError(
             f"{shown!r} is a server and no database: ask it with `wtb --server {shown}`, or from Python with "
-            f"wtb.client.Client({shown!r}), which has the methods of a bench"
+            f"wtb.open({shown!r})"
         )
     if backend not in ("sqlite", "postgresql"):
         raise InputError(f"database URL: {backend!r:.40} is not supported; expected sqlite or postgresql")

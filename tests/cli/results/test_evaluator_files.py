@@ -10,9 +10,9 @@ import wtb
 from tests.support.project import Project
 from tests.support.prose import sentence
 from wtb.core.errors import InputError
-from wtb.hosting.client.uploads import with_files_read
 from wtb.operations.drafting.evaluator_preview import preview_evaluator
 from wtb.operations.results.scoring import score
+from wtb.planning.factors.parameter_files import with_files_read
 
 FLOW = """
 from wtb import END, Workflow, evaluator
@@ -85,9 +85,9 @@ def test_python_reads_it_and_operations_reject_what_is_unread(
     evaluators = [{"flow:mentions": {"words": "file://words.txt"}}]
     with wtb.open() as bench:
         with pytest.raises(InputError, match=sentence("names a file, and no file is read here")):
-            score(bench._context, "colours", evaluate=evaluators)
+            score(bench.backend, "colours", evaluate=evaluators)
         with pytest.raises(InputError, match=sentence("names a file, and no file is read here")):
-            preview_evaluator(bench._context, {"contains": {"text": "file://words.txt"}}, {"y": "1"})
+            preview_evaluator(bench.backend, {"contains": {"text": "file://words.txt"}}, {"y": "1"})
         bench.sweep("colours").score(evaluators)
     assert mean(project) == 1
     assert with_files_read({"evaluate": evaluators}) == {"evaluate": [{"flow:mentions": {"words": "blue green"}}]}

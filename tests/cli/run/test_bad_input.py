@@ -398,7 +398,7 @@ BAD = [
     Bad(
         "a server in place of a database",
         sweep(),
-        ["is a server and no database", "wtb --server http://127.0.0.1:8642", "wtb.client.Client("],
+        ["is a server and no database", "wtb --server http://127.0.0.1:8642", "wtb.open("],
         args=("sweep.yaml", "--db", "http://127.0.0.1:8642"),
     ),
     Bad("not a database URL", sweep(), ["expected sqlite:///path/to/file.db"], args=("sweep.yaml", "--db", "wtb.db")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -12,7 +13,6 @@ import httpx
 import pytest
 
 from tests.support.prose import sentence
-from wtb.client import Client
 from wtb.core import errors
 from wtb.core.errors import AccessDenied, InputError, NotFound, ServerError, WTBError
 from wtb.core.version import __version__
@@ -22,7 +22,10 @@ from wtb.hosting.client import answers
 from wtb.hosting.client.answers import check, check_version
 from wtb.hosting.client.requests import KEY
 from wtb.hosting.client.results import result_of
+from wtb.hosting.client.server import Server
 from wtb.hosting.client.stream import Filter, Lines, Stream
+from wtb.operations.control.breakpoints import set_breakpoints
+from wtb.operations.inspection.sweeps import list_sweeps
 
 TREE = sorted(
     {found for found in vars(errors).values() if isinstance(found, type) and issubclass(found, WTBError)},
@@ -154,39 +157,39 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
 
 
 @pytest.fixture
-def client(scripted: Scripted) -> Iterator[Client]:
-    with Client(scripted.url, token="any") as made:
+def server(scripted: Scripted) -> Iterator[Server]:
+    with closing(Server(scripted.url, token="any")) as made:
         yield made
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
-def test_what_reads_is_asked_again_while_the_server_is_away(scripted: Scripted, client: Client, status: int) -> None:
+def test_what_reads_is_asked_again_while_the_server_is_away(scripted: Scripted, server: Server, status: int) -> None:
     scripted.statuses = [status, status]
-    assert client.sweeps() == []
+    assert server.call(list_sweeps) == []
     assert len(scripted.asked) == 3
 
 
-def test_what_takes_long_is_asked_for_until_it_is_there(scripted: Scripted, client: Client) -> None:
+def test_what_takes_long_is_asked_for_until_it_is_there(scripted: Scripted, server: Server) -> None:
     scripted.statuses = [202, 202, 200]
-    assert client.sweeps() == []
+    assert server.call(list_sweeps) == []
     first, *later = scripted.paths
     assert first.startswith("/api/v1/sweeps")
     assert later == ["/api/v1/operations/o1/result?wait=20"] * 2
 
 
-def test_it_is_not_asked_for_ever(scripted: Scripted, client: Client) -> None:
+def test_it_is_not_asked_for_ever(scripted: Scripted, server: Server) -> None:
     scripted.statuses = [503] * 100
     with pytest.raises(ServerError):
-        client.sweeps()
+        server.call(list_sweeps)
     assert len(scripted.asked) == answers.ATTEMPTS
 
 
 def test_what_changes_something_is_not_sent_again_to_a_server_that_does_not_know_its_key(
-    scripted: Scripted, client: Client
+    scripted: Scripted, server: Server
 ) -> None:
     scripted.statuses = [503]
     with pytest.raises(ServerError):
-        client.set_breakpoints("s", clear=True)
+        server.call(set_breakpoints, "s", clear=True)
     ((method, key),) = scripted.asked
     assert method == "POST"
     assert key
@@ -194,15 +197,15 @@ def test_what_changes_something_is_not_sent_again_to_a_server_that_does_not_know
 
 def test_a_server_that_is_not_there_is_told(scripted: Scripted) -> None:
     with pytest.raises(ServerError, match=r"out of reach .*is `wtb serve` running there\?"):
-        Client("http://127.0.0.1:9", token="any").sweeps()
+        Server("http://127.0.0.1:9", token="any").call(list_sweeps)
 
 
 def test_a_server_of_another_version_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     major, minor, *_ = __version__.split(".")
     other, told = Scripted(f"{major}.{int(minor) + 1}.0"), list[str]()
-    with Client(other.url, token="any", warn=told.append) as client:
-        client.sweeps()
-        client.sweeps()
+    with closing(Server(other.url, token="any", warn=told.append)) as server:
+        server.call(list_sweeps)
+        server.call(list_sweeps)
     other.close()
     (line,) = told
     assert sentence("what is new there is not known here") in line
@@ -210,8 +213,11 @@ def test_a_server_of_another_version_is_told_once(monkeypatch: pytest.MonkeyPatc
 
 def test_no_request_follows_where_the_major_version_is_another() -> None:
     other = Scripted("999.0.0")
-    with Client(other.url, token="any") as client, pytest.raises(ServerError, match=sentence("do not go together")):
-        client.set_breakpoints("s", clear=True)
+    with (
+        closing(Server(other.url, token="any")) as server,
+        pytest.raises(ServerError, match=sentence("do not go together")),
+    ):
+        server.call(set_breakpoints, "s", clear=True)
     other.close()
     assert other.asked == []
 
@@ -221,7 +227,7 @@ def test_no_request_follows_where_the_major_version_is_another() -> None:
 )
 def test_what_is_no_server_is_refused(url: str) -> None:
     with pytest.raises(InputError, match=r"expected a URL|no password and no arguments"):
-        Client(url, token="any")
+        Server(url, token="any")
 
 
 # Streams

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+import wtb
 from tests.hosting.api.serving import TOKEN, Server
 from tests.hosting.client.proxies import CuttingProxy
 from tests.support.project import Project, Running
 from tests.support.prose import sentence
-from wtb.client import AsyncClient, Client
 from wtb.core.errors import InputError, ServerError
 from wtb.hosting.client import stream
 
@@ -83,8 +83,8 @@ def test_nothing_is_missed_where_the_server_is_killed_and_a_proxy_cuts(followed:
     proxy = CuttingProxy(followed.server.port, blocks=2)
     seen, ended = [], 0
     followed.let_end()
-    with Client(proxy.url, token=TOKEN) as client:
-        for event in client.follow("waits"):
+    with wtb.open(proxy.url, token=TOKEN) as bench:
+        for event in bench.sweep("waits").follow():
             seen.append(event["id"])
             if event["kind"] == "cell.succeeded":
                 ended += 1
@@ -94,7 +94,7 @@ def test_nothing_is_missed_where_the_server_is_killed_and_a_proxy_cuts(followed:
                     followed.server.start()
                 else:
                     followed.let_end()
-        assert client.status("waits")["sweep"]["status"] == "completed"
+        assert bench.sweep("waits").status == "completed"
     followed.run.wait(check=0)
     assert seen == followed.logged()
     assert proxy.cuts >= 2
@@ -107,14 +107,13 @@ def test_a_program_with_an_event_loop_misses_nothing_either(followed: Followed) 
     async def follow() -> list[int]:
         seen = []
         followed.let_end()
-        async with AsyncClient(proxy.url, token=TOKEN) as client:
-            waits = asyncio.create_task(client.wait("waits"))
-            async for event in client.follow("waits", kinds=["cell"]):
+        with wtb.open(proxy.url, token=TOKEN) as bench:
+            sweep = await asyncio.to_thread(bench.sweep, "waits")
+            waits = asyncio.create_task(sweep.wait_async())
+            async for event in sweep.follow_async(kinds=["cell"]):
                 seen.append(event["id"])
                 followed.let_end()
-            assert (await waits).status == "completed"
-            assert [one["name"] for one in await client.sweeps()] == ["waits"]
-            assert len(list((await client.cells("waits")).cells)) == 8
+            assert (await asyncio.to_thread((await waits).details))["sweep"]["status"] == "completed"
         return seen
 
     seen = asyncio.run(follow())
@@ -136,15 +135,16 @@ def test_waiting_outlives_the_server(followed: Followed) -> None:
             followed.let_end(8)
             followed.server.start()
 
-    with Client(url, token=TOKEN) as client:
-        assert client.wait("waits", timeout=0).status == "running"
-        assert client.wait("waits", progress=look).status == "completed"
-        assert client.status("waits")["cells"]["succeeded"] == 8
+    with wtb.open(url, token=TOKEN) as bench:
+        sweep = bench.sweep("waits")
+        assert sweep.wait(timeout=0).status == "running"
+        assert sweep.wait(progress=look).status == "completed"
+        assert sweep.record.counts["succeeded"] == 8
         with pytest.raises(InputError, match=sentence("there is no sweep {}", "'nothing'")):
-            client.wait("nothing")
+            bench.sweep("nothing")
         with pytest.raises(InputError, match=sentence("is not a severity")):
-            next(client.iter_events("waits", severity="loud"))
+            next(sweep.iter_events(severity="loud"))
     followed.run.wait(check=0)
     followed.server.kill()
-    with pytest.raises(ServerError, match="out of reach"):
-        Client(url, token=TOKEN).status("waits")
+    with wtb.open(url, token=TOKEN) as bench, pytest.raises(ServerError, match="out of reach"):
+        bench.sweep("waits")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import wtb
 from tests.hosting.api.serving import TOKEN
 from tests.hosting.client.sending import CELLS, SWEEP, Sending, publishing
 from tests.support.cluster import Cluster, Worker
 from tests.support.prose import sentence
-from wtb.client import AsyncClient, Client
 from wtb.core.errors import ConflictError
 from wtb.hosting.api.routes import PREFIX
 from wtb.operations.running.published_scoring import Scoring
@@ -115,19 +114,12 @@ def test_a_file_names_the_evaluators(sending: Sending, sweep: str) -> None:
 
 def test_clients_ask_and_are_told_how_it_stands(sending: Sending, sweep: str) -> None:
     url = f"http://127.0.0.1:{sending.server.port}"
-    with Client(url, token=TOKEN) as client:
-        asked = client.score_published(sweep, evaluate=["grading:double"])
+    with wtb.open(url, token=TOKEN) as bench:
+        handle = bench.sweep(sweep)
+        asked = handle.score_published(["grading:double"])
         assert (asked.sweep, asked.workers) == (sweep, 1)
         until_scored(sending, asked.id)
-        assert client.scoring(sweep, asked.id) == Scoring(asked.id, sweep, "succeeded", CELLS, 1)
-
-    async def scenario() -> str:
-        async with AsyncClient(url, token=TOKEN) as client:
-            later = await client.score_published(sweep, evaluate=["grading:double"])
-            await asyncio.to_thread(until_scored, sending, later.id)
-            return (await client.scoring(sweep, later.id)).status
-
-    assert asyncio.run(scenario()) == "succeeded"
+        assert handle.scoring(asked.id) == Scoring(asked.id, sweep, "succeeded", CELLS, 1)
 
 
 def test_a_request_that_is_repeated_asks_once(sending: Sending, sweep: str) -> None:
@@ -254,8 +246,8 @@ def test_what_was_asked_can_be_cancelled_and_what_it_has_written_stays(sending: 
     done = ask(sending, sweep, "grading:double")[1]["id"]
     assert until_scored(sending, done)[0] == "succeeded"
     with (
-        Client(f"http://127.0.0.1:{sending.server.port}", token=TOKEN) as client,
+        wtb.open(f"http://127.0.0.1:{sending.server.port}", token=TOKEN) as bench,
         pytest.raises(ConflictError) as found,
     ):
-        client.cancel_scoring(sweep, done)
+        bench.sweep(sweep).cancel_scoring(done)
     assert sentence("is {}: there is nothing to cancel", "succeeded") in str(found.value)

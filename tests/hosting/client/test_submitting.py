@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+import wtb
 from tests.hosting.api.serving import TOKEN, Server
 from tests.hosting.client.sending import CELLS, SWEEP, Sending, execution_of, state_of, until_it_is
 from tests.support.prose import sentence
-from wtb.client import Client
 from wtb.core.errors import InputError
 from wtb.hosting.api.routes import PREFIX
 
@@ -207,15 +207,15 @@ def test_the_client_sends_the_text_of_a_file_that_a_level_names(sending: Sending
     sending.wtb("extend", id, "--vary", "draft.text=file://prompts/two.md")
     sending.cluster.wait_completed(id)
     with (
-        Client(f"http://127.0.0.1:{sending.server.port}", token=TOKEN) as client,
+        wtb.open(f"http://127.0.0.1:{sending.server.port}", token=TOKEN) as bench,
         contextlib.chdir(sending.laptop.folder),
     ):
-        added = client.extend(id, vary={"draft.text": ["file://prompts/three.md"]})
+        added = bench.sweep(id).extend(vary={"draft.text": ["file://prompts/three.md"]})
         assert {row["draft"].rpartition("=")[2].partition("#")[0] for row in added.combinations} == {"three.md"}
         with pytest.raises(InputError, match="no such file"):
-            client.fork(forked, variants={"draft.text": "file://prompts/four.md"})
+            bench.execution(forked).fork(variants={"draft.text": "file://prompts/four.md"})
         keys = {**sweep, "vary": {"draft.text": ["file://prompts/one.md", "file://prompts/two.md"]}}
-        assert client.plan_published(keys)["cells"] == 2
+        assert bench.plan(keys)["cells"] == 2
     sending.cluster.wait_completed(id)
     cells = sending.wtb("show", id, "--cells", "--format", "json").json["cells"]
     assert {cell["state"].get("note") for cell in cells} == {None, "Two.\n", "Three.\n"}

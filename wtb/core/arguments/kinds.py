@@ -103,14 +103,15 @@ class Moment:
 
 @frozen
 class FilePath:
-    """The path of a file or directory."""
+    """The path of a file or directory, which may be text if the function makes a Path of it."""
 
     expected: str = "a path"
+    may_be_text: bool = False
 
     def matches(self, value: object) -> bool:
-        return isinstance(value, Path)
+        return isinstance(value, Path) or (self.may_be_text and isinstance(value, str))
 
-    def problem(self, name: str, value: Path) -> str | None:
+    def problem(self, name: str, value: str | Path) -> str | None:
         return Text(longest=4_096).problem(name, str(value))
 
 
@@ -219,6 +220,7 @@ Money = Annotated[float, Number(above=0, at_most=1e18)]
 Amounts = Annotated[Mapping[str, int | float | None], Mapped(None)]
 Texts = Annotated[Mapping[str, str | None], Mapped(Kinds((Text(1_000, may_be_empty=True), NOTHING)))]
 Reason = Annotated[str, Text(10_000, may_be_empty=True)]
+AnyPath = Annotated[str | Path, FilePath(may_be_text=True)]
 Title = Annotated[str, Text(200)]  # a name that people give
 LongText = Annotated[str, Text(10_000)]
 AnyText = Annotated[str, Text(100_000_000, may_be_empty=True)]

@@ -102,6 +102,7 @@ class SweepStanding(TypedDict):
     workflow: str | None
     workflow_version: str | None
     project: str | None
+    session: NotRequired[str]
     created_at: str
     started_at: str | None
     finished_at: str | None

@@ -64,6 +64,7 @@ def status_document(database: Database, row: SweepRow, *, cases: int = 0) -> Sta
             "workflow": graph.get("name"),
             "workflow_version": graph.get("version"),
             "project": row.project,
+            "session": row.session,
             "created_at": iso(row.created_at),
             "started_at": iso(row.started_at),
             "finished_at": iso(row.finished_at),

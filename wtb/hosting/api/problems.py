@@ -69,7 +69,7 @@ class Problem(JSONResponse):
             detail: What was found, what was expected and what to do next.
             problems: The same, one by one, where there are several.
             argument: The argument that it is about.
-            error: The name of the class of the error, by which `wtb.client` raises it again.
+            error: The name of the class of the error, by which `wtb.open` of a server raises it again.
             kind: Of what is not there, such as `sweep`.
             headers: Further headers of the response.
         """

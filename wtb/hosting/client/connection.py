@@ -1,4 +1,4 @@
-"""Where a server is and how it is asked, for the client that waits and the one that does not."""
+"""Where a server is and how it is asked, whether that blocks or is awaited."""
 
 from __future__ import annotations
 

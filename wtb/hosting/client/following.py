@@ -95,15 +95,15 @@ class Followed:
         self._ends = Ends(lambda: self._statuses[sweep], only)
 
     @classmethod
-    def of(cls, standing: Standing, wanted: Filter, execution: str | None) -> Followed:
+    def of(cls, standing: Standing, wanted: Filter, ref: str) -> Followed:
         """Return what is followed.
 
         Args:
             standing: How it stands.
             wanted: Which events are to be seen.
-            execution: The execution, if one was named.
+            ref: By what it was named: a single execution by that of its sweep is followed as a whole.
         """
-        is_execution = execution is not None and standing.id != standing.sweep
+        is_execution = standing.id != standing.sweep and standing.id.startswith(ref)
         return cls(wanted, standing.sweep, standing.id if is_execution else None)
 
     @property
@@ -152,21 +152,21 @@ def follow(
         WTBError: If there is no such sweep, or the server refuses.
     """
     standing = standing_of(server.call(status, ref if execution is None else execution))
-    followed = Followed.of(standing, wanted, execution)
+    followed = Followed.of(standing, wanted, execution or ref)
     death = Death(report)
     for message in server.messages(followed.sweep, followed.asked):
         if message is not None:
             yield from followed.take(message)
         if message is None or followed.may_have_ended:
-            found = _standing(server, followed.execution or followed.sweep)
+            found = standing_now(server, followed.execution or followed.sweep)
             if found is not None and followed.has_ended(found):
                 return
             if found is not None and found.document is not None:
                 death.look(found.document)
 
 
-def _standing(server: Backend, id: str) -> Standing | None:
-    """Return how something stands; None while the server is away, which who follows and who waits outlive."""
+def standing_now(server: Backend, id: str) -> Standing | None:
+    """Return how something stands; None while the server is away, which those who follow and wait outlive."""
     try:
         return standing_of(server.call(status, id))
     except AccessDenied:
@@ -192,4 +192,4 @@ def looks(server: Backend, ref: str) -> Iterator[Look]:
         yield Look(standing.progress, standing.goes_on, standing.ended)
         if not standing.goes_on:
             return
-        standing = _standing(server, standing.id) or standing
+        standing = standing_now(server, standing.id) or standing

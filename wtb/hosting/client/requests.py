@@ -105,9 +105,20 @@ def _refused(function: Callable[..., Any], routes: Sequence[Route], given: Colle
     if routes:
         (name, *_) = sorted(routes[0].left_out.intersection(given)) or ["it"]
         return InputError(f"a server takes no argument {name}; do it beside the database", argument=name)
-    names = [name for name, one in OPERATIONS.items() if one.function is function]
+    return refusal_of(function)
+
+
+def refusal_of(purpose: Callable[..., Any] | str) -> InputError:
+    """Return the error that a server does not do something.
+
+    Args:
+        purpose: The operation; or why a server does not do it.
+    """
+    if isinstance(purpose, str):
+        return InputError(f"{purpose}; do it beside the database")
+    names = [name for name, operation in OPERATIONS.items() if operation.function is purpose]
     why = next((f": {WITHOUT_ROUTE[name]}" for name in names if name in WITHOUT_ROUTE), "")
-    what = f"`wtb {names[0]}`" if names else function.__name__
+    what = f"`wtb {names[0]}`" if names else purpose.__name__
     return InputError(f"{what} is not done through a server{why}; do it beside the database")
 
 

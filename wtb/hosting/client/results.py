@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import TypeAdapter
 
+from wtb.core.classes.frozen import frozen
+from wtb.core.errors import InputError
 from wtb.hosting.api.routes import Route
 from wtb.operations.control.questions import Questions
-from wtb.operations.inspection.sweeps import Cells
+from wtb.operations.inspection.sweeps import Cells, Located, locate_execution, locate_sweep, no_sweep, status
 from wtb.operations.results.baselines import BaselineSet
 from wtb.operations.results.label_files import GivenLabel
+from wtb.operations.results.matrix import gates, matrix
 
 if TYPE_CHECKING:
     import httpx
@@ -79,6 +82,7 @@ def _baseline_set(document: Any) -> BaselineSet:
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "list": _under("sweeps"),
+    "list --runs": _under("runs"),
     "label --export": lambda document: _validated(list[GivenLabel], document["labels"]),
     "log --summary": _under("events"),
     "approvals": _questions,
@@ -93,4 +97,41 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "user list": _under("users"),
     "team list": _under("teams"),
     "access list": _under("access"),
+    "audit list": _under("audit"),
+}
+
+
+@frozen
+class ReadFrom:
+    """What a server has no request for, since it is a part of what another operation returns.
+
+    Attributes:
+        operation: That operation.
+        read: Takes what that returned, and the reference that was asked about.
+    """
+
+    operation: Callable[..., Any]
+    read: Callable[[Any, str], Any]
+
+
+def _located_sweep(document: Any, ref: str) -> Located:
+    if "execution" in document:
+        raise no_sweep(ref)
+    return Located(document["sweep"]["id"], document["sweep"]["status"], document["sweep"]["reason"])
+
+
+def _located_execution(document: Any, ref: str) -> Located:
+    if "execution" not in document:
+        sweep = document["sweep"]
+        raise InputError(f"{ref!r} is the sweep {sweep['name']} ({sweep['id']}); name one of its executions")
+    execution = document["execution"]
+    sweep, id = execution["sweep"], execution["id"]
+    is_single = sweep["kind"] == "single" and not id.startswith(ref)
+    return Located(sweep["id"] if is_single else id, execution["status"], execution["reason"], id)
+
+
+READ_FROM: Mapping[Callable[..., Any], ReadFrom] = {
+    gates: ReadFrom(matrix, lambda document, ref: document["gates"]),
+    locate_sweep: ReadFrom(status, _located_sweep),
+    locate_execution: ReadFrom(status, _located_execution),
 }

@@ -1,4 +1,4 @@
-"""What is read of files before a request: parameters; and cases too large for it, which are sent before it."""
+"""Cases that are too large for a request, which are sent before it."""
 
 from __future__ import annotations
 
@@ -10,36 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError
 from wtb.hosting.api.routes import PREFIX, UPLOADS
 from wtb.hosting.client.requests import Request
-from wtb.planning.factors.parameter_files import read_level_files, read_parameter_files, with_file_texts
 from wtb.store.files.uploads import MOST_BYTES
 
 INLINE_BYTES = 800_000  # of cases, in a request that may have 1 MB
-
-
-def with_files_read(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of an operation with the texts of the files that parameters name: a server reads none.
-
-    Args:
-        arguments: Of an operation that a server is to carry out.
-
-    Raises:
-        InputError: With every file that cannot be read, and why.
-    """
-    changed = dict(arguments)
-    if isinstance(keys := arguments.get("keys"), Mapping):
-        changed["keys"] = read_parameter_files(keys, Path(), Located(where="keys"))
-    for name in ("evaluate", "evaluator"):
-        if arguments.get(name) is not None:
-            changed[name] = with_file_texts(arguments[name], name)
-    for name in ("variants", "vary", "typed"):
-        if isinstance(arguments.get(name), Mapping):
-            levels, texts = read_level_files(arguments[name], name, arguments.get("texts"))
-            changed |= {name: levels} | ({"texts": texts} if texts else {})
-    return changed
 
 
 def upload_of(arguments: Mapping[str, Any]) -> tuple[Request, dict[str, Any]] | None:

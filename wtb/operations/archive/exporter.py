@@ -17,6 +17,7 @@ from msgspec import structs
 from pydantic import JsonValue
 
 from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import AnyPath
 from wtb.core.documents.administration import ExportedDocument
 from wtb.core.errors import InputError, WTBError
 from wtb.core.tree.stored_spec import StoredSpec
@@ -53,7 +54,9 @@ _KEYS = {
 
 
 @checked
-def export_execution(context: Context, ref: str, file: Path | None = None, *, force: bool = False) -> ExportedDocument:
+def export_execution(
+    context: Context, ref: str, file: AnyPath | None = None, *, force: bool = False
+) -> ExportedDocument:
     """Write an execution with its history, values and files to a file, whole or not at all.
 
     Args:
@@ -70,6 +73,7 @@ def export_execution(context: Context, ref: str, file: Path | None = None, *, fo
         InputError: If there is no such execution, no folder for the file, or a file already.
         WTBError: If the file cannot be written.
     """
+    file = None if file is None else Path(file)
     database = context.database
     row = find_one(database, ref)
     target = file or Path(f"{row.id}.wtb")

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from pydantic import JsonValue
 
 from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Whole
+from wtb.core.arguments.kinds import AnyPath, Whole
 from wtb.core.documents.administration import ImportedDocument
 from wtb.core.errors import InputError, StoreError
 from wtb.core.ids import DEFAULT_PROJECT, new_id, short_id
@@ -64,7 +64,12 @@ _ENDED_CELLS = {"completed": "succeeded", "failed": "failed", "cancelled": "canc
 @checked
 @audited
 def import_execution(
-    context: Context, file: Path, *, session: str | None = None, name: str | None = None, max_bytes: Whole = MAX_BYTES
+    context: Context,
+    file: AnyPath,
+    *,
+    session: str | None = None,
+    name: str | None = None,
+    max_bytes: Whole = MAX_BYTES,
 ) -> ImportedDocument:
     """Read an archive into a session, whole or not at all.
 
@@ -84,6 +89,7 @@ def import_execution(
         InputError: If the archive is damaged or not one, or the name is too long.
         ConflictError: If the session accepts no more.
     """
+    file = Path(file)
     database, files = context.database, context.workspaces.files
     session = context.session_name(session)
     check_file(file)

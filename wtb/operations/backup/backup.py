@@ -12,6 +12,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import AnyPath
 from wtb.core.documents.storage.backups import BackupDocument
 from wtb.core.errors import InputError, StoreError, WTBError
 from wtb.core.serialization.plain_json import iso
@@ -29,7 +30,7 @@ _TOGETHER = 200  # files that are waited for on the disk at once
 
 
 @checked
-def backup(context: Context, folder: Path) -> BackupDocument:
+def backup(context: Context, folder: AnyPath) -> BackupDocument:
     """Copy a database with its files to a new folder, whole or not at all, also while sweeps run.
 
     The database is copied as it is at one moment, then the files that it names. Meanwhile no stored file is removed.
@@ -45,6 +46,7 @@ def backup(context: Context, folder: Path) -> BackupDocument:
         InputError: If the folder is not empty, its parent not there, or part of what is backed up.
         StoreError: If the database is out of reach, or the backup cannot be written.
     """
+    folder = Path(folder)
     check_outside(context.workspaces, folder)
     _check_new(folder)
     made_at = time.time()

@@ -7,6 +7,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import AnyPath
 from wtb.core.documents.storage.backups import RestoredDocument
 from wtb.core.errors import StoreError
 from wtb.core.serialization.plain_json import iso
@@ -20,7 +21,7 @@ from wtb.store.transfer import backup as copies
 
 
 @checked
-def restore(context: Context, folder: Path) -> RestoredDocument:
+def restore(context: Context, folder: AnyPath) -> RestoredDocument:
     """Load a backup into an empty database, of either kind, with its files.
 
     Everything that rows name is verified before anything is written: that it is there, and by its hash. Of what ran
@@ -38,6 +39,7 @@ def restore(context: Context, folder: Path) -> RestoredDocument:
         ConflictError: If the database is not empty.
         StoreError: If the backup is damaged: it lacks something that was in it. Nothing was restored.
     """
+    folder = Path(folder)
     manifest = read_manifest(folder)
     copies.check_empty(context.database)
     report = throttled(context.report)

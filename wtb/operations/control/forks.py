@@ -62,8 +62,8 @@ class Forked:
 def fork(
     context: Context,
     ref: str,
-    *,
     at: str | None = None,
+    *,
     set: Mapping[str, Any] | None = None,
     written: Mapping[str, str] | None = None,
     variants: Mapping[str, Variant] | None = None,

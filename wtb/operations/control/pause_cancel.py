@@ -68,7 +68,7 @@ class Paused:
 
 @checked
 @audited
-def pause(context: Context, ref: str, *, reason: Reason | None = None, now: bool = False) -> Paused:
+def pause(context: Context, ref: str, reason: Reason | None = None, *, now: bool = False) -> Paused:
     """Pause a sweep or an execution until it is resumed. Of an execution it returns when that has paused.
 
     Args:
@@ -191,7 +191,14 @@ class Cancelled:
 
 @checked
 def preview_cancel(context: Context, ref: str) -> Cancelled:
-    """Return what `cancel` would do, for who has to confirm it.
+    """Return what `cancel` would end, and end nothing.
+
+    Args:
+        context: Where.
+        ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
+
+    Returns:
+        The counts that `cancel` would return.
 
     Raises:
         InputError: If there is no such sweep or execution.
@@ -216,7 +223,7 @@ def preview_cancel(context: Context, ref: str) -> Cancelled:
 
 @checked
 @audited
-def cancel(context: Context, ref: str, *, reason: Reason | None = None) -> Cancelled:
+def cancel(context: Context, ref: str, reason: Reason | None = None) -> Cancelled:
     """End a sweep or an execution for good, wherever it runs. Its results so far stay.
 
     Args:

@@ -68,7 +68,7 @@ class RolledBack:
 @checked
 @audited
 def rollback(
-    context: Context, ref: str, to: str, *, reason: Reason | None = None, bound: Bound | None = None
+    context: Context, ref: str, to: str, reason: Reason | None = None, *, bound: Bound | None = None
 ) -> RolledBack:
     """Move the head of an execution back below a checkpoint, or the exit of a node's last visit, and pause it there.
 
@@ -101,7 +101,7 @@ def rollback(
 @checked
 @audited
 def undo_rollback(
-    context: Context, ref: str, *, reason: Reason | None = None, bound: Bound | None = None
+    context: Context, ref: str, reason: Reason | None = None, *, bound: Bound | None = None
 ) -> RolledBack:
     """Undo the last rollback of an execution: its head is again at the end of the line that it left, paused.
 

@@ -114,8 +114,8 @@ class _Draft:
 def add_row(
     context: Context,
     ref: str,
-    *,
     at: str | None = None,
+    *,
     variants: Mapping[str, Variant] | None = None,
     texts: Mapping[str, str] | None = None,
     reason: Reason | None = None,

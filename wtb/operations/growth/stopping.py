@@ -42,7 +42,7 @@ class StoppedCombinations:
 @checked
 @audited
 def stop_combination(
-    context: Context, ref: str, *, combination: Mapping[str, str], reason: Reason | None = None
+    context: Context, ref: str, combination: Mapping[str, str], *, reason: Reason | None = None
 ) -> StoppedCombinations:
     """Skip the open cells of the combinations that choose so, wherever the sweep runs; the others go on.
 

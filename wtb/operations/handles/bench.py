@@ -1,9 +1,8 @@
-"""An open database as the live object that everything else of the Python API is reached by."""
+"""An open database or server as the live object that everything else of the Python API is reached by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,54 +10,48 @@ from typing import Any, Self
 from wtb.analysis.comparison.compare import LOOKED_INTO
 from wtb.authoring.workflow import Workflow
 from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Interval
-from wtb.core.documents.comparison import BaselineDocument, ComparisonDocument
-from wtb.core.documents.costs import CostsDocument
-from wtb.core.documents.lineage import CheckpointDetails
+from wtb.core.arguments.kinds import Interval, Seconds
+from wtb.core.documents.administration import OneSessionDocument
 from wtb.core.documents.plan import PlanDocument
-from wtb.core.errors import InputError
 from wtb.core.tree.checkpoint_store import CheckpointStore
-from wtb.display.views.progress import Watch
+from wtb.operations.administration.sessions import change_session, create_session
 from wtb.operations.checkpoints import DatabaseCheckpoints
-from wtb.operations.context import Context, open_context
+from wtb.operations.context import Backend, Context, open_context, open_server, server_of
 from wtb.operations.control import pools
-from wtb.operations.control.answers import AnsweredMany, Preview, answer_all, preview_answers
-from wtb.operations.control.questions import find_question, find_questions
+from wtb.operations.control.answers import AnsweredMany, answer_all, preview_answers
+from wtb.operations.control.questions import MAX_LISTED, find_question, find_questions
 from wtb.operations.execution import start
-from wtb.operations.handles.administration import Administration
+from wtb.operations.handles.bench_methods import BenchMethods
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.execution import ExecutionHandle
-from wtb.operations.handles.published import Published
-from wtb.operations.handles.question import QuestionHandle
-from wtb.operations.handles.records import ProgressCallback, RunRecord, SweepRecord, reporter, run_record, sweep_record
-from wtb.operations.handles.schedules import Schedules
+from wtb.operations.handles.question import QuestionHandle, question_of
+from wtb.operations.handles.records import ProgressCallback, reporter
 from wtb.operations.handles.subscription import Callback, Subscription
 from wtb.operations.handles.sweep import SweepHandle
 from wtb.operations.inspection.following import EventsFromNow
-from wtb.operations.inspection.history import show_checkpoint
-from wtb.operations.inspection.sweeps import list_runs, list_sweeps
-from wtb.operations.inspection.watching import watch
-from wtb.operations.results import baselines as operations
-from wtb.operations.results.baselines import BaselineResult, BaselineSet
-from wtb.operations.results.comparing import Regression, compare, regress
-from wtb.operations.results.costs import costs
+from wtb.operations.inspection.sweeps import locate_execution, locate_sweep
+from wtb.operations.results.baselines import BaselineSet, set_baseline
+from wtb.operations.results.comparing import Regression, regress
 from wtb.operations.running import submitting
 from wtb.operations.running.background import run_in_background
 from wtb.operations.running.local import run
 from wtb.operations.running.planning import plan
 from wtb.operations.running.preparing import prepare_file
+from wtb.operations.running.published import plan_published, start_published, submit_published, sweep_to_send
 from wtb.operations.running.submitting import Submitted
 from wtb.operations.sweep import Sweep
 from wtb.planning.data.picking import Only
 from wtb.planning.prepare import Prepared
 from wtb.store.database import Database, check_shared
 from wtb.store.database_url import database_url
-from wtb.store.read import queries
-from wtb.store.read.references import find_one
+from wtb.store.limits.sessions import Quota
 
 
-class Bench(Administration, Published, Schedules):
-    """An open database with its sweeps, executions and questions. `wtb.open` returns it; threads may share it.
+class Bench(BenchMethods):
+    """An open database or server with its sweeps, executions and questions, which `wtb.open` returns.
+
+    Threads may share it. A method that needs this machine, such as `run`, raises InputError for a server, with the
+    reason.
 
     Example:
         >>> import wtb
@@ -71,14 +64,14 @@ class Bench(Administration, Published, Schedules):
         (['doubling'], 1)
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
         self._subscriptions: list[Subscription] = []
 
     @property
     def database(self) -> Database:
-        """The database."""
-        return self._context.database
+        """The database. InputError if a server is asked."""
+        return self.backend.require_database("a server does not open its database to others").database
 
     @property
     def checkpoints(self) -> CheckpointStore:
@@ -94,18 +87,19 @@ class Bench(Administration, Published, Schedules):
         self.close()
 
     def close(self) -> None:
-        """Close the connections to the database, and end what notifies workers. What runs elsewhere is not affected."""
+        """Close the connections, and end what notifies workers. What runs elsewhere is not affected."""
         for subscription in self._subscriptions:
             subscription.unsubscribe()
-        self._context.close()
+        self.backend.close()
 
     # Running
 
     @documented_by(plan)
     def plan(
         self,
-        sweep: Sweep | str | Path,
+        sweep: Sweep | str | Path | Mapping[str, Any],
         *,
+        published: bool = False,
         limit: int | None = None,
         sample: int | None = None,
         case: str | None = None,
@@ -115,10 +109,11 @@ class Bench(Administration, Published, Schedules):
         pilot: int | None = None,
         progress: ProgressCallback | None = None,
     ) -> PlanDocument:
-        """Tell what a sweep would run, before anything runs.
+        """Show what a sweep would run, before anything runs.
 
         Args:
-            sweep: A Sweep, or the path of a sweep file.
+            sweep: A Sweep, the path of a sweep file, or the keys of one, whose workflow is then a published one.
+            published: By what workers publish of its workflow instead of the code here; a server does so always.
             limit: Only the first so many cases.
             sample: Only so many cases, drawn at random with the sweep's seed.
             case: Only the case of this id.
@@ -129,8 +124,14 @@ class Bench(Administration, Published, Schedules):
         Returns:
             The document, as `wtb plan --format json` prints it.
         """
-        prepared = self._prepared(sweep, Only(limit, case, choices or {}, final, sample), max_cells)
-        return plan(self._context, prepared, pilot=pilot, progress=reporter(progress)).document
+        only = Only(limit, case, choices or {}, final, sample)
+        if self._is_published(sweep, published):
+            if pilot is not None or progress is not None:
+                self.backend.require_database("a pilot runs code of users, and reports its progress")
+            return self.backend.call(plan_published, keys=_keys(sweep), part=_part(only), max_cells=max_cells)
+        assert not isinstance(sweep, Mapping), "keys are of a published workflow"
+        prepared = self._prepared(sweep, only, max_cells)
+        return self.backend.call(plan, prepared, pilot=pilot, progress=reporter(progress)).document
 
     @documented_by(run)
     def run(
@@ -163,9 +164,10 @@ class Bench(Administration, Published, Schedules):
         Returns:
             The sweep with its results, also one that was paused or interrupted.
         """
+        context = self.backend.require_database(run)
         prepared = self._prepared(sweep, Only(limit, case, choices or {}, final, sample), max_cells, concurrency)
-        ran = run(self._context, prepared, breakpoints=breakpoints, until=until, progress=reporter(progress))
-        return SweepHandle(self._context, ran.sweep.id)
+        ran = run(context, prepared, breakpoints=breakpoints, until=until, progress=reporter(progress))
+        return SweepHandle(context, ran.sweep.id)
 
     @documented_by(start)
     def start(
@@ -179,16 +181,32 @@ class Bench(Administration, Published, Schedules):
         breakpoints: Sequence[str] = (),
         queued: bool = False,
         create_only: bool = False,
+        published: bool = False,
         **keys: Any,
     ) -> ExecutionHandle:
         """Start one input through a workflow, and return at once.
 
         Args:
+            published: Take `workflow` as the name of one that workers publish, and leave it to them; a server does so
+                always.
             **keys: `mode` and `approval`, as of `wtb.start`, and keys of a sweep file.
 
         Returns:
             The execution; its `wait` waits for its end, a pause or a question.
         """
+        if self._is_published(workflow, published):
+            submitted = self.backend.call(
+                start_published,
+                workflow,
+                input,
+                variants=variants,
+                from_node=from_node,
+                breakpoints=breakpoints,
+                until=until,
+                create_only=create_only,
+                **keys,
+            )
+            return ExecutionHandle(self.backend, submitted.sweep)
         return start(
             workflow,
             input,
@@ -196,7 +214,7 @@ class Bench(Administration, Published, Schedules):
             from_node=from_node,
             until=until,
             breakpoints=breakpoints,
-            db=self._context,
+            db=self.backend.require_database(run),
             queued=queued,
             create_only=create_only,
             **keys,
@@ -205,8 +223,9 @@ class Bench(Administration, Published, Schedules):
     @documented_by(submitting.submit)
     def submit(
         self,
-        sweep: Sweep | str | Path,
+        sweep: Sweep | str | Path | Mapping[str, Any],
         *,
+        published: bool = False,
         limit: int | None = None,
         sample: int | None = None,
         case: str | None = None,
@@ -218,10 +237,12 @@ class Bench(Administration, Published, Schedules):
         priority: int | None = None,
         anyway: bool = False,
     ) -> SweepHandle:
-        """Give a sweep to the workers, whole or not at all, and return at once.
+        """Submit a sweep to the workers, whole or not at all, and return at once.
 
         Args:
-            sweep: A Sweep of an importable workflow, or the path of a sweep file.
+            sweep: A Sweep of an importable workflow, the path of a sweep file, or the keys of one, whose workflow is
+                then a published one.
+            published: By what workers publish of its workflow instead of the code here; a server does so always.
             limit: Only the first so many cases.
             sample: Only so many cases, drawn at random with the sweep's seed.
             case: Only the case of this id.
@@ -232,17 +253,34 @@ class Bench(Administration, Published, Schedules):
         Returns:
             The sweep. If workers could not be reached, that is logged; they find it later.
         """
-        prepared = self._prepared(sweep, Only(limit, case, choices or {}, final, sample), max_cells)
-        return self._handle(
-            submitting.submit(
-                self._context, prepared, priority=priority, anyway=anyway, breakpoints=breakpoints, until=until
+        only = Only(limit, case, choices or {}, final, sample)
+        if self._is_published(sweep, published):
+            submitted = self.backend.call(
+                submit_published,
+                keys=_keys(sweep),
+                part=_part(only),
+                max_cells=max_cells,
+                priority=priority,
+                anyway=anyway,
+                breakpoints=breakpoints,
+                until=until,
             )
-        )
+        else:
+            assert not isinstance(sweep, Mapping), "keys are of a published workflow"
+            prepared = self._prepared(sweep, only, max_cells)
+            submitted = self.backend.call(
+                submitting.submit, prepared, priority=priority, anyway=anyway, breakpoints=breakpoints, until=until
+            )
+        return self._handle(submitted)
+
+    def _is_published(self, named: Any, published: bool) -> bool:
+        """Return whether a workflow is meant as workers publish it."""
+        return published or isinstance(named, Mapping) or not isinstance(self.backend, Context)
 
     def _handle(self, submitted: Submitted) -> SweepHandle:
         if submitted.problem is not None:
-            self._context.warn(submitted.problem)
-        return SweepHandle(self._context, submitted.sweep)
+            self.backend.warn(submitted.problem)
+        return SweepHandle(self.backend, submitted.sweep)
 
     @documented_by(regress)
     def regress(
@@ -271,9 +309,10 @@ class Bench(Administration, Published, Schedules):
             choices: Only combinations that choose these variants by node.
             max_cells: How many cells it may have, in place of the cap.
         """
+        context = self.backend.require_database(regress)
         prepared = self._prepared(sweep, Only(limit, case, choices or {}, sample=sample), max_cells)
         return regress(
-            self._context,
+            context,
             prepared,
             baseline,
             margin=margin,
@@ -286,7 +325,7 @@ class Bench(Administration, Published, Schedules):
     def _prepared(
         self, sweep: Sweep | str | Path, only: Only, max_cells: int | None, concurrency: int | None = None
     ) -> Prepared:
-        return _prepare(sweep, only, self._context.session, max_cells, concurrency)
+        return _prepare(sweep, only, self.backend.require_database(plan).session, max_cells, concurrency)
 
     @checked
     def subscribe(
@@ -327,72 +366,13 @@ class Bench(Administration, Published, Schedules):
             >>> kinds
             ['execution.started', 'node_run.started', 'node_run.succeeded', 'execution.completed']
         """
-        events = EventsFromNow(self._context, severity=severity, kinds=kinds, values=values)
-        subscription = Subscription(self._context, callback, events, interval_s)
+        context = self.backend.require_database("a server sends the events of one sweep, which `follow` yields")
+        events = EventsFromNow(context, severity=severity, kinds=kinds, values=values)
+        subscription = Subscription(context, callback, events, interval_s)
         self._subscriptions = [one for one in self._subscriptions if one.is_active] + [subscription]
         return subscription
 
     # What there is
-
-    @documented_by(list_sweeps)
-    def sweeps(
-        self,
-        *,
-        workflow: str | None = None,
-        status: str | None = None,
-        project: str | None = None,
-        session: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-        singles: bool = False,
-    ) -> list[SweepRecord]:
-        """List sweeps, the newest first.
-
-        Returns:
-            A record for each; `sweep(record.id)` is the live object, and of a single execution `execution(record.id)`.
-        """
-        found = list_sweeps(
-            self._context,
-            workflow=workflow,
-            status=status,
-            project=project,
-            session=session,
-            since=since,
-            limit=limit,
-            after=after,
-            singles=singles,
-        )
-        return [sweep_record(document) for document in found]
-
-    @documented_by(list_runs)
-    def executions(
-        self,
-        *,
-        workflow: str | None = None,
-        status: str | None = None,
-        project: str | None = None,
-        session: str | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-    ) -> list[RunRecord]:
-        """List runs, which are single executions that somebody started, the newest first.
-
-        Returns:
-            A record for each; `execution(record.id)` is the live object.
-        """
-        documents = list_runs(
-            self._context,
-            workflow=workflow,
-            status=status,
-            project=project,
-            session=session,
-            since=since,
-            limit=limit,
-            after=after,
-        )
-        return [run_record(document) for document in documents]
 
     def sweep(self, ref: str) -> SweepHandle:
         """Find a sweep.
@@ -406,10 +386,7 @@ class Bench(Administration, Published, Schedules):
         Raises:
             InputError: If there is none, or it is a single execution.
         """
-        row = queries.find_sweep(self.database, ref)
-        if row.kind == "single":
-            raise InputError(f"{ref!r} is a single execution and no sweep; `Bench.execution` finds it")
-        return SweepHandle(self._context, row.id)
+        return SweepHandle(self.backend, self.backend.call(locate_sweep, ref).id)
 
     def execution(self, ref: str, *, workflow: Workflow | None = None) -> ExecutionHandle:
         """Find an execution.
@@ -424,18 +401,12 @@ class Bench(Administration, Published, Schedules):
         Raises:
             InputError: If there is none, or it is a sweep.
         """
-        row = find_one(self.database, ref)
-        sweep = queries.find_sweep(self.database, row.sweep_id)
-        single = sweep.kind == "single" and not row.id.startswith(ref)
-        return ExecutionHandle(self._context, sweep.id if single else row.id, workflow)
-
-    @documented_by(show_checkpoint)
-    def checkpoint(self, ref: str) -> CheckpointDetails:
-        """Return a checkpoint with its state and files, who wrote it and what comes next."""
-        return show_checkpoint(self._context, ref)
+        return ExecutionHandle(self.backend, self.backend.call(locate_execution, ref).id, workflow)
 
     @documented_by(find_questions)
-    def questions(self, ref: str | None = None, *, closed: bool = False, limit: int = 1000) -> list[QuestionHandle]:
+    def questions(
+        self, ref: str | None = None, *, closed: bool = False, limit: int = MAX_LISTED
+    ) -> list[QuestionHandle]:
         """Find the questions that wait for a person, those that wait longest first.
 
         Args:
@@ -444,9 +415,9 @@ class Bench(Administration, Published, Schedules):
         Returns:
             A live object for each.
         """
-        found = find_questions(self._context, ref, closed=closed, limit=limit)
-        each = found.each if found.question is None else [found.question]
-        return [QuestionHandle(self._context, question["id"]) for question in each]
+        listed = self.backend.call(find_questions, ref, closed=closed, limit=limit)
+        each = listed.each if listed.question is None else [listed.question]
+        return [QuestionHandle(self.backend, question["id"]) for question in each]
 
     def question(self, ref: str) -> QuestionHandle:
         """Find a question.
@@ -460,7 +431,9 @@ class Bench(Administration, Published, Schedules):
         Raises:
             InputError: If there is none, or several.
         """
-        return QuestionHandle(self._context, find_question(self.database, ref).id)
+        if isinstance(self.backend, Context):
+            return QuestionHandle(self.backend, find_question(self.database, ref).id)
+        return QuestionHandle(self.backend, question_of(self.backend.call(find_questions, ref), ref)["id"])
 
     @documented_by(answer_all)
     def answer_all(
@@ -487,42 +460,13 @@ class Bench(Administration, Published, Schedules):
         Returns:
             What was recorded, and who continues, at once.
         """
-        preview = preview_answers(self._context, action, sweep=sweep, node=node, question=question)
-        how = run_in_background if run else None
-        return answer_all(
-            self._context, preview.action, preview.ids, choice=choice, feedback=feedback, value=value, run=how
+        preview = self.backend.call(preview_answers, action, sweep=sweep, node=node, question=question)
+        how = run_in_background if run and isinstance(self.backend, Context) else None
+        return self.backend.call(
+            answer_all, preview.action, preview.ids, choice=choice, feedback=feedback, value=value, run=how
         )
 
-    @documented_by(preview_answers)
-    def preview_answers(
-        self,
-        action: str,
-        *,
-        sweep: str | None = None,
-        node: str | None = None,
-        question: str | None = None,
-    ) -> Preview:
-        """Return the open questions that `answer_all` would answer, and answer none."""
-        return preview_answers(self._context, action, sweep=sweep, node=node, question=question)
-
-    @documented_by(watch)
-    def watch(self, ref: str | None = None) -> Watch:
-        """Return what looks at how a sweep, or all open ones, stand, with workers and queues."""
-        return watch(self._context, ref)
-
     # Results
-
-    @documented_by(compare)
-    def compare(
-        self,
-        before: str,
-        after: str,
-        *,
-        margin: Mapping[str, float] | None = None,
-        looked_into: int = LOOKED_INTO,
-    ) -> ComparisonDocument:
-        """Compare the results of two sweeps, of the same or of different workflows, case by case."""
-        return compare(self._context, before, after, margin=margin, looked_into=looked_into)
 
     @documented_by(pools.pool)
     def pool(self, refs: Sequence[str], *, name: str | None = None) -> SweepHandle:
@@ -531,16 +475,9 @@ class Bench(Administration, Published, Schedules):
         Returns:
             The pool.
         """
-        return self.sweep(pools.pool(self._context, refs, name=name).id)
+        return SweepHandle(self.backend, self.backend.call(pools.pool, refs, name=name).id)
 
-    @documented_by(costs)
-    def costs(
-        self, *, by: Sequence[str] = (), since: datetime | None = None, project: str | None = None
-    ) -> CostsDocument:
-        """Return what was spent, the dearest first. Failed attempts and what was deleted since are included."""
-        return costs(self._context, by=by, since=since, project=project)
-
-    @documented_by(operations.set_baseline)
+    @documented_by(set_baseline)
     def set_baseline(
         self,
         name: str,
@@ -551,66 +488,77 @@ class Bench(Administration, Published, Schedules):
         progress: ProgressCallback | None = None,
     ) -> BaselineSet:
         """Make a finished sweep the baseline of a name in its session. It is kept while it is one."""
-        return operations.set_baseline(
-            self._context, name, ref, anyway=anyway, repeat=repeat, progress=reporter(progress)
-        )
+        return self.backend.call(set_baseline, name, ref, anyway=anyway, repeat=repeat, progress=reporter(progress))
 
-    def baselines(self, session: str | None = None) -> list[BaselineDocument]:
-        """List baselines.
-
-        Args:
-            session: Only those of this session; by default that of this object, or all if it has none.
-
-        Returns:
-            A document for each.
-
-        Raises:
-            InputError: If there is no such session.
-        """
-        return operations.list_baselines(self._context, session=session)
-
-    @documented_by(operations.show_baseline)
-    def baseline(self, name: str, *, session: str | None = None) -> BaselineResult:
-        """Return a baseline with the matrix of its sweep.
-
-        Returns:
-            Its document.
-        """
-        return operations.show_baseline(self._context, name, session=session)
-
-    def remove_baseline(self, name: str, *, session: str | None = None) -> str:
-        """Remove a baseline. Its sweep stays until the retention policy lets it go.
+    @documented_by(create_session)
+    def create_session(
+        self,
+        name: str,
+        *,
+        disk: int | None = None,
+        node_runs: int | None = None,
+        usd: float | None = None,
+        tokens: int | None = None,
+        memory: int | None = None,
+        owner: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        project: str | None = None,
+    ) -> OneSessionDocument:
+        """Make a session.
 
         Args:
-            name: The baseline's name.
-            session: Its session; by default that of this object, or of the environment.
-
-        Returns:
-            The id of the sweep that it was.
-
-        Raises:
-            InputError: If there is no such baseline.
+            disk: Bytes that its files may take; None for no limit, as of the others.
+            node_runs: Node runs at a time.
+            usd: US dollars that it may spend in all.
+            tokens: Tokens that it may spend in all.
+            memory: Bytes of memory that its node processes may use together.
+            owner: Who is responsible for it, such as a user, a team or an address.
+            metadata: What else is to be kept with it: texts by name.
+            project: The project that it belongs to; by default `default`.
         """
-        return operations.remove_baseline(self._context, name, session=session)
+        quota = Quota(disk=disk, node_runs=node_runs, usd=usd, tokens=tokens, memory=memory)
+        return self.backend.call(create_session, name, quota, owner=owner, metadata=metadata, project=project)
+
+    @documented_by(change_session)
+    def change_session(
+        self,
+        name: str,
+        *,
+        owner: str | None = None,
+        metadata: Mapping[str, str | None] | None = None,
+        **limits: float | None,
+    ) -> Quota:
+        """Change a session's quota, owner and metadata; what is not named stays.
+
+        Args:
+            owner: Another owner; empty for none.
+            metadata: Texts by name; None removes one.
+            **limits: By their name; None lifts one.
+        """
+        return self.backend.call(change_session, name, limits, owner=owner, metadata=metadata)
 
     def __repr__(self) -> str:
-        return f"<bench {self.database.shown_url}>"
+        return f"<bench {self.backend.place}>"
 
 
 @checked
 def open(
     url: str | Path | Database | None = None,
     *,
+    token: str | None = None,
+    timeout: Seconds | None = None,
     broker: str | None = None,
     by: str | None = None,
     files: str | Path | None = None,
     session: str | None = None,
 ) -> Bench:
-    """Open a database, which is made if there is none.
+    """Open a database, which is made if there is none; or a server that `wtb serve` runs.
 
     Args:
         url: A database URL, such as `sqlite:///runs.db`, the path of an SQLite file (`pathlib.Path`), or an open
-            database; the default is that of the command line.
+            database; the default is that of the command line. A URL such as `https://bench.example.org` is a server.
+        token: The access token for a server; by default that of WTB_TOKEN, else of `~/.config/wtb/credentials.toml`.
+        timeout: Seconds to wait for an answer of a server; by default 60.
         broker: URL of the broker; by default that of the environment, or of the stack that is up in this folder.
         by: Who acts, as events record it; by default the user of this process.
         files: Where workspaces are kept; the default is beside an SQLite database, else `.wtb`.
@@ -618,11 +566,11 @@ def open(
             that of each sweep or of the environment, and lists of all.
 
     Returns:
-        The bench. As a context manager it closes the database.
+        The bench. As a context manager it closes the connections.
 
     Raises:
-        InputError: If the URL is none, or that of a server, which `wtb.client` asks; if there is no such session; or if
-            the database has another version: `wtb db upgrade` says what to do.
+        InputError: If the URL is none; if there is no such session; if there is no token for a server; or if the
+            database has another version: `wtb db upgrade` says what to do.
         StoreError: If the database is out of reach.
 
     Example:
@@ -631,6 +579,10 @@ def open(
         ...     bench.sweeps()
         []
     """
+    of_server = {"token": token, "timeout": timeout}
+    server = server_of(url, of_server, {"broker": broker, "by": by, "files": files})
+    if server is not None:
+        return Bench(open_server(server, session=session, **{k: v for k, v in of_server.items() if v is not None}))
     return Bench(open_context(url, broker=broker, by=by, files=files, session=session))
 
 
@@ -670,7 +622,18 @@ def submit(
     prepared = _prepare(sweep, Only(), None)
     check_shared(database)  # what is refused leaves no database behind
     bench = open(database, broker=broker)
-    return bench._handle(submitting.submit(bench._context, prepared, priority=priority, anyway=anyway))
+    return bench._handle(bench.backend.call(submitting.submit, prepared, priority=priority, anyway=anyway))
+
+
+def _keys(sweep: Sweep | str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the keys of a sweep as they are sent, with its cases. Raises InputError."""
+    if isinstance(sweep, Mapping):
+        return sweep
+    return sweep.keys_to_send() if isinstance(sweep, Sweep) else sweep_to_send(Path(sweep))
+
+
+def _part(only: Only) -> Only | None:
+    return None if only == Only() else only
 
 
 @checked

@@ -30,16 +30,22 @@ def documented_by(operation: Callable[..., Any]) -> Callable[[Function], Functio
         taken = set(inspect.signature(method).parameters) - {"self"}
         args = {**_entries(own.pop("Args", "")), **_entries(others.pop("Args", ""))}
         args |= _entries(_sections(method).get("Args", ""))
-        summary = own.pop("")
+        summary = own.pop("") or others[""]
         if listed := "".join(f"    {text}" for name, text in args.items() if name in taken):
             own["Args"] = listed
         sections = {name: own.get(name) or others.get(name) for name in _SECTIONS}
-        sections["Example"] = own.get("Example")
+        sections["Example"] = own.get("Example") or others.get("Example")
         parts = [f"{name}:\n{text.rstrip()}" for name, text in sections.items() if text]
         method.__doc__ = "\n\n".join([summary.rstrip(), *parts]) + "\n"
         return method
 
     return complete
+
+
+def returns_of(function: Callable[..., Any] | None) -> str:
+    """Return the section `Returns` of a docstring; nothing if there is no function."""
+    section = None if function is None else _sections(function).get("Returns")
+    return f"\nReturns:\n{section.rstrip()}\n" if section else ""
 
 
 def arguments_described(operation: Callable[..., Any]) -> dict[str, str]:

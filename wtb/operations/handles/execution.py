@@ -3,49 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from wtb.authoring.workflow import Workflow
-from wtb.core.arguments.checking import as_path
-from wtb.core.documents.administration import ExportedDocument
-from wtb.core.documents.lineage import DiffDocument, FileChangesDocument, FilesDocument
+from wtb.core.documents.executions import ExecutionDocument
+from wtb.core.documents.lineage import DiffDocument, FileChangesDocument
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.history import ExecutionHistory
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.notebook import execution as notebook_view
-from wtb.display.views.executions import execution_document
 from wtb.execution.runtime.sweep_run import Ended, SweepRun
 from wtb.operations.archive.exporter import export_execution, read_archive
-from wtb.operations.context import Context
+from wtb.operations.context import Backend, Context
 from wtb.operations.control.answers import answer
 from wtb.operations.control.forks import fork
-from wtb.operations.control.naming import CheckpointName, name_checkpoint
+from wtb.operations.control.naming import name_checkpoint
+from wtb.operations.control.questions import find_questions
 from wtb.operations.control.rollback import RolledBack, rollback, undo_rollback
 from wtb.operations.growth.added_rows import AddedRow, add_row
 from wtb.operations.handles.documentation import documented_by
+from wtb.operations.handles.methods import target_method
 from wtb.operations.handles.records import ExecutionRecord, ProgressCallback, execution_record, reporter
 from wtb.operations.handles.target import TargetHandle
 from wtb.operations.inspection import files, history
 from wtb.operations.inspection.executions import diff
+from wtb.operations.inspection.sweeps import Located, locate_execution, show
 from wtb.operations.outputs.side_by_side import read_value
 from wtb.operations.running.background import BackgroundRun
 from wtb.operations.running.continuing import Continued, resume, retry
 from wtb.operations.running.local import Code, Ran
 from wtb.operations.running.waiting import Look
 from wtb.planning.binding import Bound, bind
-from wtb.planning.factors.parameter_files import read_level_files
 from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import Variant
-from wtb.store.control import executions as store
+from wtb.store.control.executions import impossible
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.tables.executions import ExecutionRow
 
 
-class ExecutionHandle(TargetHandle):
-    """An execution, read from its database each time. `wtb.start` and `Bench.execution` return it.
+def text_of(blocks: Iterator[bytes]) -> str:
+    """Return the text of a value.
+
+    Returns:
+        The text, or JSON of what is no text.
+    """
+    return b"".join(blocks).decode()
+
+
+def joined(blocks: Iterator[bytes]) -> bytes:
+    """Return a content as a whole.
+
+    Returns:
+        Its bytes.
+    """
+    return b"".join(blocks)
+
+
+class ExecutionMethods:
+    """Operations on executions."""
+
+    history_details = target_method(history.history)
+    name_checkpoint = target_method(name_checkpoint)
+    list_files = target_method(files.list_files)
+    read_file = target_method(files.read_file, joined)
+    export_files = target_method(files.export_files)
+    export = target_method(export_execution)
+    read_archive = target_method(read_archive, joined)
+
+
+class ExecutionHandle(ExecutionMethods, TargetHandle):
+    """An execution, read from its database or server each time. `wtb.start` and `Bench.execution` return it.
 
     Attributes:
         id: Its id, which commands such as `wtb status` take.
@@ -61,34 +89,44 @@ class ExecutionHandle(TargetHandle):
         'Hello, Ana!'
     """
 
-    def __init__(self, context: Context, id: str, workflow: Workflow | None = None) -> None:
-        super().__init__(context, id, workflow)
+    def __init__(self, backend: Backend, id: str, workflow: Workflow | None = None) -> None:
+        super().__init__(backend, id, workflow)
         self._background: BackgroundRun | None = None
 
     @property
-    def _row(self) -> ExecutionRow:
-        return find_one(self.database, self.id)
+    def _located(self) -> Located:
+        return self.backend.call(locate_execution, self.id)
+
+    @property
+    def _execution_id(self) -> str:
+        """The id of the execution itself; of a single one that was retried, of the one that has its cell."""
+        return str(self._located.execution)
 
     @property
     def record(self) -> ExecutionRecord:
         """What it is now; of a single execution that was retried, the execution that has its cell."""
-        return execution_record(self.database, self._row)
+        return execution_record(self._shown["execution"])
+
+    @property
+    def _shown(self) -> ExecutionDocument:
+        return cast(ExecutionDocument, self.backend.call(show, self._execution_id))
 
     @property
     def status(self) -> str:
         """Its status: pending, running, waiting, paused, completed, failed or cancelled."""
-        return str(self._row.status)
+        return self._located.status
 
     @property
     def reason(self) -> str | None:
         """Why it is paused, waits or was cancelled."""
-        reason: str | None = self._row.reason
-        return reason
+        return self._located.reason
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state at its head."""
-        head = self._row.head_id
+        """The state at its head; from a server as JSON has it."""
+        if not isinstance(self.backend, Context):
+            return self._shown["state"]
+        head = find_one(self.database, self.id).head_id
         if head is None:
             return {}
         return self._decoded(queries.checkpoint_states(self.database, [head])[head])
@@ -124,10 +162,6 @@ class ExecutionHandle(TargetHandle):
         stored = queries.load_values(self.database, state.values())
         return {name: decode(stored[key].data) for name, key in state.items()}
 
-    def _events_of(self) -> tuple[str, str | None]:
-        row = self._row
-        return row.sweep_id, None if row.sweep_id == self.id else row.id
-
     def _looks(self) -> Iterator[Look]:
         if (background := self._background) is not None:
             while not background.wait():
@@ -162,15 +196,19 @@ class ExecutionHandle(TargetHandle):
         self._background = BackgroundRun(context, run, grace)
         return Ran(queries.find_sweep(context.database, run.sweep_id), Ended("running"))
 
-    def _bound(self) -> Bound:
-        sweep = queries.find_sweep(self.database, self._row.sweep_id)
+    def _bound(self) -> Bound | None:
+        """Its code; None if a server is asked, which knows what workers publish of it."""
+        if not isinstance(self.backend, Context):
+            return None
+        sweep = queries.find_sweep(self.database, find_one(self.database, self.id).sweep_id)
         return bind(stored_spec(sweep), self._workflow)
 
-    def _code(self) -> Code:
-        """Its code and how it runs here, after what ran of it here has come to its end."""
+    def _code(self) -> Code | None:
+        """Its code and how it runs here, after what ran of it here has come to its end; None if a server is asked."""
         if self.status not in ("pending", "running"):
             self.wait()
-        return Code(self._bound(), self.run_in_background)
+        bound = self._bound()
+        return None if bound is None else Code(bound, self.run_in_background)
 
     def _continued(self, continued: Continued) -> Self:
         self._warn(continued.problem)
@@ -194,7 +232,9 @@ class ExecutionHandle(TargetHandle):
         """
         code = self._code()
         return self._continued(
-            resume(self._context, self.id, set=set or {}, limits=limits, allow_code_change=allow_code_change, code=code)
+            self.backend.call(
+                resume, self.id, set=set or {}, limits=limits, allow_code_change=allow_code_change, code=code
+            )
         )
 
     @documented_by(retry)
@@ -206,7 +246,7 @@ class ExecutionHandle(TargetHandle):
         """
         code = self._code()
         return self._continued(
-            retry(self._context, self.id, failed_only=failed_only, provider=provider, limits=limits, code=code)
+            self.backend.call(retry, self.id, failed_only=failed_only, provider=provider, limits=limits, code=code)
         )
 
     @documented_by(answer)
@@ -227,21 +267,21 @@ class ExecutionHandle(TargetHandle):
         Raises:
             ConflictError: If it asks nothing, or would continue here with code that has changed.
         """
-        row = self._row
-        asked = store.questions_of(self.database, row.id)
-        if not asked:
-            raise store.impossible(row, "answered: it asks nothing")
+        located = self._located
+        asked = self.backend.call(find_questions, str(located.execution)).each
+        if not asked and isinstance(self.backend, Context):
+            raise impossible(find_one(self.database, self.id), "answered: it asks nothing")
         code = self._code()
-        answered = answer(
-            self._context,
-            asked[0].id,
+        answered = self.backend.call(
+            answer,
+            asked[0]["id"] if asked else str(located.execution),
             action,
             choice=choice,
             feedback=feedback,
             value=value,
             set=set,
-            bound=code.bound,
-            run=code.run,
+            bound=None if code is None else code.bound,
+            run=None if code is None else code.run,
         )
         if answered.continuation is not None:
             self._warn(answered.continuation.problem)
@@ -252,12 +292,12 @@ class ExecutionHandle(TargetHandle):
     @documented_by(rollback)
     def rollback(self, to: str, reason: str | None = None) -> RolledBack:
         """Take it back to a checkpoint, undo its tools, and pause it there."""
-        return rollback(self._context, self._row.id, to, bound=self._bound(), reason=reason)
+        return self.backend.call(rollback, self._execution_id, to, bound=self._bound(), reason=reason)
 
     @documented_by(undo_rollback)
     def undo_rollback(self, reason: str | None = None) -> RolledBack:
         """Undo its last rollback: it is at the end of the line that it left again, paused."""
-        return undo_rollback(self._context, self._row.id, bound=self._bound(), reason=reason)
+        return self.backend.call(undo_rollback, self._execution_id, bound=self._bound(), reason=reason)
 
     @documented_by(fork)
     def fork(
@@ -277,20 +317,18 @@ class ExecutionHandle(TargetHandle):
         Returns:
             The new execution.
         """
-        forms, texts = read_level_files(variants, "variants")
-        forked = fork(
-            self._context,
-            self._row.id,
+        forked = self.backend.call(
+            fork,
+            self._execution_id,
             at=at,
             set=set,
-            variants=forms,
-            texts=texts,
+            variants=variants,
             reason=reason,
             run=run,
             bound=self._bound(),
         )
         self._warn(forked.problem)
-        return ExecutionHandle(self._context, forked.execution, self._workflow)
+        return ExecutionHandle(self.backend, forked.execution, self._workflow)
 
     @documented_by(add_row)
     def fork_all_cases(
@@ -307,16 +345,14 @@ class ExecutionHandle(TargetHandle):
         Args:
             progress: Called several times a second with how far a run here is.
         """
-        forms, texts = read_level_files(variants, "variants")
-        return add_row(
-            self._context,
-            self._row.id,
+        return self.backend.call(
+            add_row,
+            self._execution_id,
             at=at,
-            variants=forms,
-            texts=texts,
+            variants=variants,
             reason=reason,
             run=run,
-            code=lambda spec: bind(spec, self._workflow),
+            code=(lambda spec: bind(spec, self._workflow)) if isinstance(self.backend, Context) else None,
             progress=reporter(progress),
         )
 
@@ -336,12 +372,9 @@ class ExecutionHandle(TargetHandle):
             >>> history.path, history.boundary("count").status, len(history)
             (('count',), 'succeeded', 2)
         """
-        return history.read(self._context, self.id)
-
-    @documented_by(name_checkpoint)
-    def name_checkpoint(self, name: str, *, note: str | None = None, at: str | None = None) -> CheckpointName:
-        """Name its checkpoint at the head, or another one, so that rollbacks, forks and people find it by this name."""
-        return name_checkpoint(self._context, self._row.id, name, note=note, at=at)
+        return history.read(
+            self.backend.require_database("`history_details` returns what a server sends of it"), self.id
+        )
 
     @documented_by(diff)
     def diff(self, other: str | ExecutionHandle) -> DiffDocument:
@@ -353,34 +386,7 @@ class ExecutionHandle(TargetHandle):
         Returns:
             The document, as `wtb diff --format json` prints it.
         """
-        return diff(self._context, self._row.id, _id_of(other))
-
-    @documented_by(files.list_files)
-    def list_files(self, *, at: str | None = None) -> FilesDocument:
-        """List the files that nodes left.
-
-        Returns:
-            The document, as `wtb files --format json` prints it.
-        """
-        return files.list_files(self._context, self.id, at=at)
-
-    @documented_by(files.read_file)
-    def read_file(self, path: str, *, at: str | None = None) -> bytes:
-        """Return the content of a file.
-
-        Returns:
-            Its bytes.
-        """
-        return b"".join(files.read_file(self._context, self.id, path, at=at))
-
-    @documented_by(files.export_files)
-    def export_files(self, directory: str | Path, *, path: str | None = None, at: str | None = None) -> files.Exported:
-        """Write files to a new or empty directory of this machine.
-
-        Returns:
-            How many files and bytes were written.
-        """
-        return files.export_files(self._context, self.id, as_path("directory", directory), path=path, at=at)
+        return self.backend.call(diff, self._execution_id, _id_of(other))
 
     @documented_by(files.compare_files)
     def compare_files(self, other: str | ExecutionHandle, *, at: str | None = None) -> FileChangesDocument:
@@ -392,21 +398,7 @@ class ExecutionHandle(TargetHandle):
         Returns:
             The document, as `wtb files --diff --format json` prints it.
         """
-        return files.compare_files(self._context, self.id, _id_of(other), at=at)
-
-    @documented_by(export_execution)
-    def export(self, file: str | Path | None = None, *, force: bool = False) -> ExportedDocument:
-        """Write it to a file with its history, values and files; `Bench.import_execution` reads it."""
-        return export_execution(self._context, self.id, None if file is None else as_path("file", file), force=force)
-
-    @documented_by(read_archive)
-    def read_archive(self) -> bytes:
-        """Return what `export` writes.
-
-        Returns:
-            Its bytes.
-        """
-        return b"".join(read_archive(self._context, self.id))
+        return self.backend.call(files.compare_files, self.id, _id_of(other), at=at)
 
     @documented_by(read_value)
     def read_value(self, key: str) -> str:
@@ -415,15 +407,15 @@ class ExecutionHandle(TargetHandle):
         Returns:
             The text, or JSON of what is no text.
         """
-        return b"".join(read_value(self._context, self.id, key=key)).decode()
+        return text_of(self.backend.call(read_value, self.id, key=key))
 
     def _repr_html_(self) -> str:
         """How it stands, its steps and its state, for notebooks."""
-        return notebook_view(execution_document(self.database, self._row))
+        return notebook_view(self._shown)
 
     def __repr__(self) -> str:
         return f"<execution {self.id}: {self.status}>"
 
 
-def _id_of(one: str | ExecutionHandle) -> str:
-    return one if isinstance(one, str) else one.record.id
+def _id_of(other: str | ExecutionHandle) -> str:
+    return other if isinstance(other, str) else other._execution_id

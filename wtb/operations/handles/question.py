@@ -8,19 +8,19 @@ from typing import Any
 from wtb.authoring.workflow import Workflow
 from wtb.core.documents.questions import QuestionDocument
 from wtb.core.errors import InputError
-from wtb.operations.context import Context
+from wtb.operations.context import Backend, Context
 from wtb.operations.control.answers import Answered, answer
-from wtb.operations.control.questions import find_question, find_questions
+from wtb.operations.control.questions import Questions, find_question, find_questions
 from wtb.operations.handles.documentation import documented_by
 from wtb.operations.handles.records import QuestionRecord, question_record
 from wtb.operations.running.background import run_in_background
-from wtb.planning.binding import bind
+from wtb.planning.binding import Bound, bind
 from wtb.planning.prepare import stored_spec
 from wtb.store.read import queries
 
 
 class QuestionHandle:
-    """A question to people, read from its database each time. `Bench.questions` and the handles' `questions` find them.
+    """A question to people, read from its database or server each time. `questions` of benches and handles find them.
 
     Attributes:
         id: Its id, which `wtb answer` takes.
@@ -36,8 +36,8 @@ class QuestionHandle:
         'answered'
     """
 
-    def __init__(self, context: Context, id: str, workflow: Workflow | None = None) -> None:
-        self._context = context
+    def __init__(self, backend: Backend, id: str, workflow: Workflow | None = None) -> None:
+        self.backend = backend
         self.id = id
         self._workflow = workflow
 
@@ -53,10 +53,7 @@ class QuestionHandle:
         Returns:
             Its document, with `context`.
         """
-        found = find_questions(self._context, self.id).question
-        if found is None:
-            raise InputError(f"there is no question {self.id!r}")
-        return found
+        return question_of(self.backend.call(find_questions, self.id), self.id)
 
     @documented_by(answer)
     def answer(
@@ -77,18 +74,32 @@ class QuestionHandle:
         Returns:
             What was recorded, and who continues, at once.
         """
-        sweep = queries.find_sweep(self._context.database, find_question(self._context.database, self.id).sweep_id)
-        return answer(
-            self._context,
+        is_here = isinstance(self.backend, Context)
+        return self.backend.call(
+            answer,
             self.id,
             action,
             choice=choice,
             feedback=feedback,
             value=value,
             set=set,
-            bound=None if self._workflow is None else bind(stored_spec(sweep), self._workflow),
-            run=run_in_background if run else None,
+            bound=self._bound() if is_here and self._workflow is not None else None,
+            run=run_in_background if is_here and run else None,
         )
+
+    def _bound(self) -> Bound:
+        database = self.backend.require_database(answer).database
+        sweep = queries.find_sweep(database, find_question(database, self.id).sweep_id)
+        return bind(stored_spec(sweep), self._workflow)
 
     def __repr__(self) -> str:
         return f"<question {self.id}>"
+
+
+def question_of(found: Questions, id: str) -> QuestionDocument:
+    """Return the only question that was found. Raises InputError if there is none, or several are."""
+    if found.question is not None:
+        return found.question
+    if len(found.each) == 1:
+        return found.each[0]
+    raise InputError(f"there is no question {id!r}")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 from wtb.core.classes.frozen import frozen
-from wtb.core.documents.common import CELL_STATUSES, ApprovalMode
+from wtb.core.documents.common import CELL_STATUSES, ApprovalMode, CellCounts
+from wtb.core.documents.executions import ExecutionHeading
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument
-from wtb.core.documents.sweeps import RunDocument, SweepDocument
-from wtb.core.failures import Failure
+from wtb.core.documents.sweeps import RunDocument, SweepDocument, SweepStanding
 from wtb.execution.state import Progress as RunProgress
-from wtb.store.database import Database
-from wtb.store.read import details, queries
-from wtb.store.tables.executions import ExecutionRow
 
 T = TypeVar("T")
 
@@ -84,9 +81,17 @@ class SweepRecord:
     finished_at: datetime | None
 
 
-def sweep_record(document: SweepDocument) -> SweepRecord:
-    """Return the record of a sweep from its document in a list."""
-    cells = document["cells"]
+def sweep_records(documents: Sequence[SweepDocument]) -> list[SweepRecord]:
+    """Return the records of sweeps.
+
+    Returns:
+        A record for each; `sweep(record.id)` is the live object, and of a single execution `execution(record.id)`.
+    """
+    return [sweep_record(document, document["cells"]) for document in documents]
+
+
+def sweep_record(document: SweepDocument | SweepStanding, cells: CellCounts) -> SweepRecord:
+    """Return the record of a sweep from its document in a list, or the one of its status, and its cells."""
     return SweepRecord(
         id=document["id"],
         name=document["name"],
@@ -95,7 +100,7 @@ def sweep_record(document: SweepDocument) -> SweepRecord:
         workflow=document["workflow"] or "",
         workflow_version=document["workflow_version"],
         project=document["project"],
-        session=document["session"],
+        session=document.get("session", ""),  # a server of an older version does not send it
         cells=cells["total"],
         counts=FrozenMapping({status: cells[status] for status in CELL_STATUSES}),
         created_at=datetime.fromisoformat(document["created_at"]),
@@ -143,6 +148,15 @@ class RunRecord:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+
+
+def run_records(documents: Sequence[RunDocument]) -> list[RunRecord]:
+    """Return the records of single executions.
+
+    Returns:
+        A record for each; `execution(record.id)` is the live object.
+    """
+    return [run_record(document) for document in documents]
 
 
 def run_record(document: RunDocument) -> RunRecord:
@@ -207,24 +221,24 @@ class ExecutionRecord:
     finished_at: datetime | None
 
 
-def execution_record(database: Database, row: ExecutionRow) -> ExecutionRecord:
-    """Return the record of an execution from its row."""
-    case, repeat = details.execution_case(database, row.id)
-    choices = queries.choices(database, row.sweep_id)
+def execution_record(heading: ExecutionHeading) -> ExecutionRecord:
+    """Return the record of an execution from the heading of its document."""
+    created_at = _time(heading["created_at"])
+    assert created_at is not None
     return ExecutionRecord(
-        id=row.id,
-        sweep=row.sweep_id,
-        status=row.status,
-        reason=row.reason,
-        case=case,
-        repeat=repeat,
-        combinations=tuple(FrozenMapping(choices[number]) for number in row.combinations),
-        origin=row.origin,
-        parent=row.parent_id,
-        edited=row.edited,
-        error=None if row.failure is None else str(Failure(**row.failure)),
-        created_at=datetime.fromtimestamp(row.created_at, UTC),
-        finished_at=None if row.finished_at is None else datetime.fromtimestamp(row.finished_at, UTC),
+        id=heading["id"],
+        sweep=heading["sweep"]["id"],
+        status=heading["status"],
+        reason=heading["reason"],
+        case=heading["case"],
+        repeat=heading["repeat"],
+        combinations=tuple(map(FrozenMapping, heading["combinations"])),
+        origin=heading["origin"],
+        parent=heading["parent"],
+        edited=heading["edited"],
+        error=heading["error"],
+        created_at=created_at,
+        finished_at=_time(heading["finished_at"]),
     )
 
 

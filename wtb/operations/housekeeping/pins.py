@@ -35,7 +35,7 @@ class Pin:
 
 @checked
 @audited
-def pin(context: Context, ref: str, *, name: str | None = None) -> Pin:
+def pin(context: Context, ref: str, name: str | None = None) -> Pin:
     """Keep a sweep or checkpoint, whatever a garbage collection removes.
 
     A checkpoint is kept with the line that leads to it; of an execution it is the one at its head.

@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 
 from wtb.core.arguments.checking import check_fields, checked
-from wtb.core.arguments.kinds import FromZero
+from wtb.core.arguments.kinds import AnyPath, FromZero
 from wtb.core.classes.frozen import frozen
 from wtb.core.documents.lineage import FileChangesDocument, FilesDocument, FilesHeading
 from wtb.core.errors import InputError, did_you_mean
@@ -124,7 +124,7 @@ def read_file(
 def export_files(
     context: Context,
     ref: str,
-    directory: Path,
+    directory: AnyPath,
     *,
     path: str | None = None,
     at: str | None = None,
@@ -140,10 +140,14 @@ def export_files(
         at: As for `list_files`.
         cell: As for `list_files`.
 
+    Returns:
+        How many files and bytes were written.
+
     Raises:
         InputError: If there are no such files, the directory is not empty, or it is part of the store.
         StoreError: If one is missing or damaged.
     """
+    directory = Path(directory)
     check_outside(context.workspaces, directory)
     found, checkpoint = _find(context.database, ref, at, cell)
     home = context.workspaces.of_project(found.project)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Interval
@@ -78,7 +78,6 @@ def follow_events(
     *,
     severity: str = "debug",
     kinds: Sequence[str] = (),
-    execution: str | None = None,
     values: bool = False,
 ) -> Iterator[Sequence[EventDocument] | None]:
     """Yield the events of a sweep in batches, until it ends or pauses, or the execution does or waits for a person.
@@ -90,7 +89,6 @@ def follow_events(
         ref: A sweep, or an execution whose events alone are meant: its id, the beginning of it, or a name.
         severity: The least that is returned: debug, info, warning or error.
         kinds: What their kinds begin with; by default all.
-        execution: Only events of this execution: its id, or the beginning of it.
         values: Add what nodes wrote, results, and the arguments of tools.
 
     Raises:
@@ -98,13 +96,52 @@ def follow_events(
     """
     severities = severities_from(severity)
     database = context.database
-    sweep_id, only = _followed_ids(database, ref, execution)
+    sweep_id, only = _followed_ids(database, ref, None)
     for page in _follow(context, sweep_id, only):
         if page is None:
             yield None
             continue
         events = [event_document(row) for row in page if _is_wanted(row, severities, kinds, only)]
         yield list(with_values(database, events)) if values else events
+
+
+@checked
+def iter_events(
+    context: Context,
+    ref: str,
+    *,
+    severity: str = "debug",
+    kinds: Sequence[str] = (),
+    after: Literal["now"] | None = None,
+    interval_s: Interval = 0.5,
+) -> Iterator[EventDocument]:
+    """Yield the events of a sweep as they are written, for ever.
+
+    Args:
+        context: Where.
+        ref: A sweep: its id, the beginning of it, or its name.
+        severity: The least that is returned: debug, info, warning or error.
+        kinds: What their kinds begin with; by default all.
+        after: `now` for what is yet to come; by default all from the beginning.
+        interval_s: Seconds between two looks at a database; a server sends events at once.
+
+    Returns:
+        Events, the oldest first: all of them, and none twice.
+
+    Raises:
+        InputError: If there is no such sweep or severity.
+    """
+    selection = select_events(context, ref, severity=severity, kinds=kinds)
+    position = START
+    if after is not None:
+        with context.database.read() as connection:
+            position = last_position(connection, selection.sweep)
+    while True:
+        page = events_after(context, selection, position)
+        yield from page.events
+        position = page.upto
+        if page.is_last:
+            time.sleep(interval_s)
 
 
 @frozen

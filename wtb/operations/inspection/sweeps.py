@@ -166,6 +166,61 @@ def status(context: Context, ref: str, *, cases: ListedCases = 0) -> StatusDocum
     return status_document(context.database, target.row, cases=cases)
 
 
+@frozen
+class Located:
+    """What a reference means now.
+
+    Attributes:
+        id: Of the sweep, or of the execution; of a single execution that was meant as a whole, that of its sweep.
+        status: How it stands.
+        reason: Why.
+        execution: The id of the execution, if it is one.
+    """
+
+    id: str
+    status: str
+    reason: str | None
+    execution: str | None = None
+
+
+@checked
+def locate_sweep(context: Context, ref: str) -> Located:
+    """Return which sweep a reference means, and how it stands.
+
+    Args:
+        context: Where.
+        ref: Its id, the beginning of it, or a name: the newest sweep of that name.
+
+    Raises:
+        InputError: If there is none, or it is a single execution.
+    """
+    row = queries.find_sweep(context.database, ref)
+    if row.kind == "single":
+        raise no_sweep(ref)
+    return Located(row.id, row.status, row.reason)
+
+
+@checked
+def locate_execution(context: Context, ref: str) -> Located:
+    """Return which execution a reference means, and how it stands.
+
+    Args:
+        context: Where.
+        ref: Its id, the beginning of it, or a name that means a single one.
+
+    Raises:
+        InputError: If there is none, or it is a sweep of several cells.
+    """
+    row = find_one(context.database, ref)
+    is_single = queries.find_sweep(context.database, row.sweep_id).kind == "single" and not row.id.startswith(ref)
+    return Located(row.sweep_id if is_single else row.id, row.status, row.reason, row.id)
+
+
+def no_sweep(ref: str) -> InputError:
+    """Return the error that a reference means a single execution."""
+    return InputError(f"{ref!r} is a single execution and no sweep; `Bench.execution` finds it")
+
+
 def outcome(context: Context, ref: str) -> OutcomeDocument:
     """Return how an execution has ended or stands, with its state, its result and the questions that it waits for.
 

@@ -125,7 +125,7 @@ def _repeat(context: Context, row: SweepRow, times: int, progress: ShowProgress 
 
 
 @checked
-def list_baselines(context: Context, *, session: str | None = None) -> list[BaselineDocument]:
+def list_baselines(context: Context, session: str | None = None) -> list[BaselineDocument]:
     """List the baselines of a session, or all.
 
     Args:

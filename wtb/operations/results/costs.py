@@ -19,8 +19,8 @@ from wtb.store.read.references import find
 def costs(
     context: Context,
     ref: str | None = None,
-    *,
     by: Sequence[str] = (),
+    *,
     since: datetime | None = None,
     project: str | None = None,
 ) -> CostsDocument:

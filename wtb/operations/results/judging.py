@@ -13,6 +13,7 @@ from wtb.analysis.judges.trust import judge_of, rubric_of, stored_labels
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.raters.agreement import Scale
 from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import AnyPath
 from wtb.core.errors import InputError, did_you_mean
 from wtb.operations.context import Context
 from wtb.operations.inspection.cells import cell_documents
@@ -28,8 +29,8 @@ from wtb.store.tables.sweeps import SweepRow
 def check_judge(
     context: Context,
     ref: str,
+    labels: AnyPath | None = None,
     *,
-    labels: Path | None = None,
     metric: str | None = None,
     scale: Scale = "ordinal",
     margin: float | None = None,
@@ -54,6 +55,7 @@ def check_judge(
     Raises:
         InputError: If there is no such sweep or metric, or the labels cannot be used.
     """
+    labels = None if labels is None else Path(labels)
     if margin is not None and not 0 < margin < math.inf:
         raise InputError(f"margin is {margin:g}; expected a number above 0, in the unit of labels")
     database = context.database

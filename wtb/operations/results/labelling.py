@@ -15,7 +15,7 @@ from wtb.analysis.judges.check import Asked, Label, LabelItem, LabelledCell, Lab
 from wtb.analysis.judges.trust import judge_of, rubric_of, stored_labels
 from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import Count
+from wtb.core.arguments.kinds import AnyPath, Count
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.ids import plain_id
@@ -188,7 +188,7 @@ def give_label(
 
 @checked
 @audited
-def import_labels(context: Context, ref: str, *, labels: Path, metric: str | None = None) -> ImportedLabels:
+def import_labels(context: Context, ref: str, labels: AnyPath, *, metric: str | None = None) -> ImportedLabels:
     """Take labels from a file, in the place of what the same raters said of the same cells. All of it or nothing.
 
     Args:
@@ -205,6 +205,7 @@ def import_labels(context: Context, ref: str, *, labels: Path, metric: str | Non
         InputError: If there is no such sweep or metric, or the labels cannot be used.
         ConflictError: If the sweep is being deleted.
     """
+    labels = Path(labels)
     database = context.database
     sweep = queries.find_sweep(database, ref)
     check_no_pool(database, sweep, "labelled")

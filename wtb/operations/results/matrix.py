@@ -60,6 +60,26 @@ def matrix(
 
     Raises:
         InputError: If there is no such sweep, row, factor, level or metric.
+
+    Example:
+        >>> from wtb import Sweep, Workflow, evaluator
+        >>> wf = Workflow("shop")
+        >>> @wf.node
+        ... def answer(state, *, model="mini", shots=0):
+        ...     return {"y": len(model) + shots}
+        >>> wf.entry(answer)
+        >>> @evaluator(better="higher", scale=(0, 10))
+        ... def length(case, result):
+        ...     return result.state["y"]
+        >>> levels = {"model": ["mini", "large"], "shots": [0, 2]}
+        >>> sweep = Sweep(workflow=wf, cases=[{"id": "a", "input": {}}], vary={"answer": levels}, evaluate=[length])
+        >>> result = sweep.run(db="sqlite:///:memory:")
+        >>> view = result.matrix(where=["answer.shots=2"], sort="length")["view"]
+        >>> [result.matrix()["rows"][number]["levels"] for number in view["rows"]]
+        [{'answer.model': 'large', 'answer.shots': '2'}, {'answer.model': 'mini', 'answer.shots': '2'}]
+        >>> pivot = result.matrix(pivot=["answer.model", "answer.shots"])["view"]["pivot"]
+        >>> [[cell["mean"] for cell in line] for line in pivot["cells"]]
+        [[4.0, 6.0], [5.0, 7.0]]
     """
     sweep = find_sweep(context.database, ref)
     every = choices(context.database, sweep.id)
@@ -78,6 +98,9 @@ def gates(context: Context, ref: str) -> list[GateDocument]:
     Args:
         context: Where it is.
         ref: A sweep: its id, the beginning of it, or its name.
+
+    Returns:
+        Of each, in their order: `gate`, `holds` (None if undecided), `values` and `because`.
 
     Raises:
         InputError: If there is no such sweep.

@@ -10,6 +10,7 @@ import numpy as np
 from wtb.analysis.judges.ranking import Asked, Ended, RowRanking, ranking
 from wtb.analysis.statistics.raters.bradley_terry import Comparisons
 from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import AnyPath
 from wtb.core.errors import InputError, did_you_mean
 from wtb.operations.context import Context
 from wtb.operations.results.asking import Asker, Asking, Table
@@ -19,7 +20,7 @@ from wtb.store.read import queries
 
 @checked
 def rank(
-    context: Context, ref: str, *, comparisons: Path, rater: str | None = None, asking: Asking | None = None
+    context: Context, ref: str, comparisons: AnyPath, *, rater: str | None = None, asking: Asking | None = None
 ) -> RowRanking:
     """Rank rows by comparisons of two at a time.
 
@@ -37,6 +38,7 @@ def rank(
     Raises:
         InputError: If there is no such sweep, or the file cannot be used.
     """
+    comparisons = Path(comparisons)
     database = context.database
     sweep = queries.find_sweep(database, ref)
     table = Table(database, sweep)

@@ -19,6 +19,7 @@ from wtb.authoring.evaluation.evaluators import evaluate as evaluate_cell
 from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.redaction import redactor_of
 from wtb.core.arguments.checking import checked
+from wtb.core.arguments.kinds import AnyPath
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.ids import new_id
@@ -88,9 +89,9 @@ class _Direct:
 def score(
     context: Context,
     ref: str,
-    *,
     evaluate: Sequence[str | Mapping[str, Any]] = (),
-    file: Path | None = None,
+    *,
+    file: AnyPath | None = None,
     at_once: int = CALLS_AT_ONCE,
     limits: Limits | None = None,
 ) -> Scored:
@@ -111,6 +112,7 @@ def score(
         InputError: If there is no such sweep, or an evaluator or a limit cannot be used.
         AccessDenied: If whoever scores acts by a token with a budget, with which the sweep was not submitted.
     """
+    file = None if file is None else Path(file)
     database = context.database
     sweep = queries.find_sweep(database, ref)
     check_payer(context, sweep)

@@ -11,7 +11,7 @@ from wtb.store.read.references import find_target
 
 
 @checked
-def series(context: Context, ref: str, *, name: str | None = None) -> AllSeriesDocument:
+def series(context: Context, ref: str, name: str | None = None) -> AllSeriesDocument:
     """Return what nodes recorded with `ctx.metric`, and the memory and CPU that they used.
 
     Args:

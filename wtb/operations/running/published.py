@@ -50,8 +50,20 @@ def sweep_to_send(file: Path) -> dict[str, Any]:
     """
     document = read(file)
     document = replace(document, data=read_parameter_files(document.data, file.parent, Located(document)))
-    spec = spec_of(document)
-    keys = {"sweep": spec.sweep, **document.data}
+    return keys_to_send(spec_of(document), document.data)
+
+
+def keys_to_send(spec: SweepSpec, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a sweep as they are sent, with its cases.
+
+    Args:
+        spec: The sweep.
+        data: Its keys.
+
+    Raises:
+        InputError: If something is wrong with its file of cases.
+    """
+    keys = {"sweep": spec.sweep, **data}
     if isinstance(spec.cases, str):
         source = read_cases(spec.cases, spec.folder, spec.located, columns=spec.columns)
         source.check()

@@ -63,8 +63,8 @@ class Scoring:
 def score_published(
     context: Context,
     ref: str,
-    *,
     evaluate: Sequence[str | Mapping[str, Any]] = (),
+    *,
     limits: Limits | None = None,
     anyway: bool = False,
 ) -> Scoring:

@@ -10,7 +10,7 @@ from wtb.analysis.gates import check_gates
 from wtb.config.stack_file import broker_url
 from wtb.config.webhooks import Payload, Target, read_target
 from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import AtLeastZero, LongText
+from wtb.core.arguments.kinds import AnyPath, AtLeastZero, LongText
 from wtb.core.classes.frozen import frozen
 from wtb.core.cron import check_cron, check_name, zone_of
 from wtb.core.documents.administration import FiredDocument, ScheduleDocument
@@ -36,7 +36,7 @@ _UNBOUND = "has no schedule fire"
 def add_schedule(
     context: Context,
     name: str,
-    file: Path,
+    file: AnyPath,
     *,
     cron: str,
     tz: str = "UTC",
@@ -74,6 +74,7 @@ def add_schedule(
         ConflictError: If there is one of that name, or if its session takes no sweeps.
         AccessDenied: If whoever adds it acts by a token with a budget.
     """
+    file = Path(file)
     check_unbound(context, _UNBOUND)
     database = context.database
     check_name(name)

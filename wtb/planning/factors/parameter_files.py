@@ -154,6 +154,28 @@ def with_file_texts(forms: Forms, where: str) -> Forms:
     return with_texts(read[where], texts)  # type: ignore[no-any-return]
 
 
+def with_files_read(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of an operation with the texts of the files that parameters name: operations read none.
+
+    Args:
+        arguments: By name; what names no file stays as it is.
+
+    Raises:
+        InputError: With every file that cannot be read, and why.
+    """
+    changed = dict(arguments)
+    if isinstance(keys := arguments.get("keys"), Mapping):
+        changed["keys"] = read_parameter_files(keys, Path(), Located(where="keys"))
+    for name in ("evaluate", "evaluator"):
+        if arguments.get(name) is not None:
+            changed[name] = with_file_texts(arguments[name], name)
+    for name in ("variants", "vary", "typed"):
+        if isinstance(arguments.get(name), Mapping):
+            levels, texts = read_level_files(arguments[name], name, arguments.get("texts"))
+            changed |= {name: levels} | ({"texts": texts} if texts else {})
+    return changed
+
+
 def check_no_files(forms: Any, argument: str) -> None:
     """Reject evaluators whose options name files: their texts are sent in place of them. Raises InputError."""
     sent_texts({argument: forms}, None, argument)

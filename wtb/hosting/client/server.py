@@ -1,13 +1,14 @@
-"""The client of a server that waits for what it asks."""
+"""A server as the backend of commands and of `wtb.Bench`: each operation is a request, and its result is waited for."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import httpx
 
@@ -15,19 +16,20 @@ from wtb.core.documents.events import EventDocument
 from wtb.display.views.progress import Watch
 from wtb.execution.runtime.sweep_run import Ended
 from wtb.execution.state import Progress
-from wtb.hosting.client import following
+from wtb.hosting.client import async_stream, following
 from wtb.hosting.client.answers import Outcome, Retries, broken_off, check, look_again
 from wtb.hosting.client.connection import HEALTH, Connection, arguments_of, as_sent, timeouts
-from wtb.hosting.client.operations import Operations
-from wtb.hosting.client.requests import Request, request_of
-from wtb.hosting.client.results import CELLS, LINES, result_of, result_of_lines
+from wtb.hosting.client.requests import Request, refusal_of, request_of
+from wtb.hosting.client.results import CELLS, LINES, READ_FROM, result_of, result_of_lines
 from wtb.hosting.client.stream import SILENCE_S, Filter, Lines, Message, Stream
-from wtb.hosting.client.uploads import upload_of, with_files_read
+from wtb.hosting.client.uploads import upload_of
 from wtb.operations.context import Context
-from wtb.operations.inspection.log import log
+from wtb.operations.handles.awaiting import follow_async
+from wtb.operations.inspection.log import iter_events, log
 from wtb.operations.inspection.sweeps import show, status
 from wtb.operations.inspection.watching import watch
-from wtb.operations.running.waiting import wait, wait_by
+from wtb.operations.running.waiting import looks, wait, wait_by
+from wtb.planning.factors.parameter_files import with_files_read
 
 TIMEOUT_S = 60.0
 LOOK_S = 1.0  # between two looks of who waits
@@ -37,8 +39,8 @@ R = TypeVar("R")
 _log = logging.getLogger("wtb")
 
 
-class Client(Operations):
-    """A server of WTB's, asked for what commands and `Bench` do. It is a context manager; threads may share it.
+class Server:
+    """A server that `wtb serve` runs, which carries operations out. Threads may share it.
 
     Results and errors are those of the operations, as with a database. What only reads is asked again when the server
     does not answer, and so is what the server knows to have done already.
@@ -50,13 +52,6 @@ class Client(Operations):
         session: The session of lists, baselines and schedules where none is named.
         report: Takes a line for people about what goes on.
         warn: Takes a line about what needs their attention, such as a server of another version.
-
-    Example:
-        >>> from wtb.client import Client
-        >>> Client("bench.example.org", token="...")
-        Traceback (most recent call last):
-        ...
-        wtb.core.errors.InputError: 'bench.example.org' is no server; expected a URL such as https://bench.example.org
     """
 
     def __init__(
@@ -89,13 +84,13 @@ class Client(Operations):
         """
         self._warn(text)
 
-    def __enter__(self) -> Self:
-        return self
+    def require_database(self, purpose: Callable[..., Any] | str) -> Context:
+        """Raise the error that says why a server does not do it; see `Backend`.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        Args:
+            purpose: The operation; or why a server does not do it.
+        """
+        raise refusal_of(purpose)
 
     def close(self) -> None:
         """Close the connections to the server."""
@@ -116,10 +111,12 @@ class Client(Operations):
             WTBError: As the operation does; or if the server is out of reach or refuses.
         """
         arguments = with_files_read(arguments_of(operation, args, kwargs, self._session))
+        if (other := READ_FROM.get(operation)) is not None:
+            return cast(R, other.read(self.call(other.operation, arguments["ref"]), arguments["ref"]))
         if (sent_before := upload_of(arguments)) is not None:
             upload, arguments = sent_before
             self._sent(upload)
-        special = _SEVERAL_REQUESTS.get(operation)
+        special = SEVERAL_REQUESTS.get(operation)
         if special is not None and (operation is not log or arguments.get("follow")):
             known = inspect.signature(special).parameters
             return cast(R, special(self, **{name: value for name, value in arguments.items() if name in known}))
@@ -164,36 +161,16 @@ class Client(Operations):
                 self._connection.warn_of_loss()
             time.sleep(pause)
 
-    def iter_events(
-        self,
-        ref: str,
-        *,
-        severity: str = "debug",
-        kinds: Sequence[str] = (),
-        cases: bool = False,
-        after: str | None = None,
+    def _iter_events(
+        self, ref: str, *, severity: str = "debug", kinds: Sequence[str] = (), after: str | None = None
     ) -> Iterator[EventDocument]:
-        """Yield the events of a sweep as they are written, for ever, whatever breaks meanwhile.
-
-        Args:
-            ref: A sweep: its id, the beginning of it, or its name.
-            severity: The least that is returned: debug, info, warning or error.
-            kinds: What their kinds begin with; by default all.
-            cases: Name the case of each event's execution, and the variants of its combination.
-            after: `now` for what is yet to come; by default all from the beginning.
-
-        Returns:
-            Events, the oldest first: all of them, and none twice.
-
-        Raises:
-            WTBError: If there is no such sweep, or the server refuses.
-        """
+        """Yield the events of a sweep as they are written, for ever, whatever breaks meanwhile."""
         sweep = following.standing_of(self.call(status, ref)).sweep
-        for message in self.messages(sweep, Filter(severity, tuple(kinds), cases), after):
+        for message in self.messages(sweep, Filter(severity, tuple(kinds)), after):
             if message is not None:
                 yield from message.events
 
-    def follow(
+    def _follow(
         self,
         ref: str,
         *,
@@ -203,55 +180,33 @@ class Client(Operations):
         cases: bool = False,
         values: bool = False,
     ) -> Iterator[EventDocument]:
-        """Yield the events of a sweep until it ends or pauses, or the execution does or waits for a person.
-
-        Args:
-            ref: A sweep: its id, the beginning of it, or its name.
-            severity: The least that is returned: debug, info, warning or error.
-            kinds: What their kinds begin with; by default all.
-            execution: Only events of this execution: its id, or the beginning of it.
-            cases: Name the case of each event's execution, and the variants of its combination.
-            values: Add what nodes wrote, results, and the arguments of tools.
-
-        Returns:
-            Events, the oldest first: all of them, and none twice.
-
-        Raises:
-            WTBError: If there is no such sweep, or the server refuses.
-        """
+        """Yield the events of a sweep until it ends or pauses, or the execution does or waits for a person."""
         wanted = Filter(severity, tuple(kinds), cases, values=values)
         return following.follow(self, ref, wanted, execution, self._report)
 
-    def wait(
+    async def _follow_async(
+        self, ref: str, *, severity: str, kinds: Sequence[str], values: bool
+    ) -> AsyncIterator[EventDocument]:
+        """Yield the same without blocking the event loop; how it stands is asked in a thread now and then."""
+        standing = following.standing_of(await asyncio.to_thread(self.call, status, ref))
+        followed = following.Followed.of(standing, Filter(severity, tuple(kinds), values=values), ref)
+        async with aclosing(async_stream.messages(self._connection, followed.sweep, followed.asked)) as messages:
+            async for message in messages:
+                for event in () if message is None else followed.take(message):
+                    yield event
+                if message is None or followed.may_have_ended:
+                    now = await asyncio.to_thread(following.standing_now, self, followed.execution or followed.sweep)
+                    if now is not None and followed.has_ended(now):
+                        return
+
+    def _wait(
         self, ref: str, *, timeout: float | None = None, progress: Callable[[Progress], None] | None = None
     ) -> Ended:
-        """Wait until a sweep or an execution ends, pauses or waits for a person, also while the server is away.
-
-        Args:
-            ref: A sweep or an execution: its id, the beginning of it, or a sweep's name.
-            timeout: Seconds to wait at most; None for as long as it takes.
-            progress: Called every second with how far the sweep is.
-
-        Returns:
-            How it ended, or stands when the time is up.
-
-        Raises:
-            WTBError: If there is no such sweep or execution, or the server refuses.
-        """
+        """Wait until a sweep or an execution ends, pauses or waits for a person, also while the server is away."""
         return wait_by(following.looks(self, ref), LOOK_S, timeout, progress)
 
-    def watch(self, ref: str | None = None) -> Watch:
-        """Return what looks at how a sweep, or all open ones, stand, with workers and queues.
-
-        Args:
-            ref: A sweep: its id, the beginning of it, or its name; None for all that are open.
-
-        Returns:
-            Its `look` returns how things stand as a document.
-
-        Raises:
-            WTBError: If there is no such sweep, or the server refuses.
-        """
+    def _watch(self, ref: str | None = None) -> Watch:
+        """Return what looks at how a sweep, or all open ones, stand, with workers and queues."""
         request, _ = request_of(watch, {"ref": ref})
         looked = self._sent(request).json()
         first = [looked]
@@ -320,8 +275,11 @@ class Client(Operations):
             response.close()
 
 
-_SEVERAL_REQUESTS: Mapping[Callable[..., Any], Callable[..., Any]] = {
-    log: Client.follow,
-    watch: Client.watch,
-    wait: Client.wait,
+SEVERAL_REQUESTS: Mapping[Callable[..., Any], Callable[..., Any]] = {
+    log: Server._follow,
+    iter_events: Server._iter_events,
+    follow_async: Server._follow_async,
+    watch: Server._watch,
+    wait: Server._wait,
+    looks: following.looks,
 }
