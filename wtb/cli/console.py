@@ -126,11 +126,10 @@ def _check_no_server(db: str | None) -> None:
 
 def open_database(url: str | None, *, create: bool = False) -> Database:
     """The database to use, at the right version. Raises InputError where it is not there and not to be made."""
-    from wtb.store.database import Database
-    from wtb.store.database_url import database_url
+    from wtb.store import database as databases
 
     _check_no_server(url)
-    database = Database(database_url(url))
+    database = databases.open_database(url)
     if not create and not database.exists():
         raise missing_database(database)
     database.prepare()
@@ -144,31 +143,28 @@ def open_context(url: str | None, broker: str | None = None, *, create: bool = F
     prepare: else the database may be missing.
     """
     from wtb.operations.context import Context, Origin
-    from wtb.store.database import Database
-    from wtb.store.database_url import database_url
+    from wtb.store import database as databases
 
     _check_no_server(url)
-    database = open_database(url, create=create) if prepare else Database(database_url(url))
+    database = open_database(url, create=create) if prepare else databases.open_database(url)
     return Context(database, broker=broker, report=say, warn=say, origin=Origin(_command.get()))
 
 
 def shared_context(url: str | None, broker: str | None) -> Context:
     """The same, of a database that workers share. Raises InputError where it is none that machines can share."""
-    from wtb.store.database import Database, check_shared
-    from wtb.store.database_url import database_url
+    from wtb.store import database as databases
 
     _check_no_server(url)
-    check_shared(Database(database_url(url)))
+    databases.check_shared(databases.open_database(url))
     return open_context(url, broker, create=True)
 
 
 def existing_database(url: str | None) -> Database | None:
     """Return the database at the right version; None if there is none yet. Raises InputError if its stack is down."""
     from wtb.config.stack_file import is_down
-    from wtb.store.database import Database
-    from wtb.store.database_url import database_url
+    from wtb.store import database as databases
 
-    database = Database(database_url(url))
+    database = databases.open_database(url)
     return open_database(url) if database.exists() or is_down(database.path) else None
 
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from wtb.core.errors import InputError, StoreError
 from wtb.core.ids import DEFAULT_PROJECT
+from wtb.store.database_url import database_url
 from wtb.store.log import adopt_log, is_of_another_server
 from wtb.store.tables.schema import REVISION, metadata, projects, sessions, sweeps
 from wtb.store.tables.walls import build_walls
@@ -175,6 +176,11 @@ class Database(Transactions):
             connection.exec_driver_sql("SET LOCAL lock_timeout = 0")  # others may take a while, each in its turn
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(9182736455)"))
             connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
+
+
+def open_database(given: str | Path | None = None) -> Database:
+    """Open the database that is meant: the one given, else as `database_url` says."""
+    return Database(database_url(given))
 
 
 def advice_on_version(revision: str) -> str:

@@ -13,7 +13,6 @@ from wtb.cli.console import confirm, missing_database, put, say
 from wtb.cli.output import present
 from wtb.core.errors import InputError
 from wtb.store import database as databases
-from wtb.store import database_url as urls
 from wtb.store.files import locations
 from wtb.store.housekeeping import version_copies
 from wtb.store.tables import schema
@@ -29,7 +28,7 @@ def db_upgrade(
 
     Example: wtb db upgrade --db postgresql://user@host/name
     """
-    database = databases.Database(urls.database_url(db))
+    database = databases.open_database(db)
     before = database.revision() if database.exists() else None
     if before is None:
         database.prepare()
@@ -59,7 +58,7 @@ def db_restore(
     """
     if not backup.is_file():
         raise InputError(f"{backup}: there is no such file; expected what `wtb db upgrade` kept")
-    database = databases.Database(urls.database_url(db))
+    database = databases.open_database(db)
     if not database.exists():
         raise missing_database(database)
     question = f"replace database {database.shown_url} by {backup}? What was recorded since is lost."
@@ -78,7 +77,7 @@ def db_version(
 
     Example: wtb db version
     """
-    database = databases.Database(urls.database_url(db))
+    database = databases.open_database(db)
     if not database.exists():
         raise missing_database(database)
     version = database.revision()
