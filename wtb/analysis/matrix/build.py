@@ -266,8 +266,10 @@ def _chosen_baseline(sweep: SweepRow, chosen: Combination) -> str:
 
 def _node_runs(counted: aggregates.Rows) -> NodeRuns:
     by_node: dict[str, NodeRunCounts] = {}
-    for node, _, executed, unshared, tried, _ in counted:
-        counts = by_node.setdefault(node, {"executed": 0, "unshared": 0, "attempts": 0})
+    lags: dict[str, dict[str, float | None]] = {}
+    for node, variant, executed, unshared, tried, lag_s, _ in counted:
+        lags.setdefault(node, {})[variant] = lag_s
+        counts = by_node.setdefault(node, {"executed": 0, "unshared": 0, "attempts": 0, "lag_s": lags[node]})
         counts["executed"] += int(executed)
         counts["unshared"] += int(unshared)
         counts["attempts"] += int(tried)

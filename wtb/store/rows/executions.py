@@ -211,6 +211,7 @@ class NodeRunRow(Record):
         cells: How many it was run for.
         writes: Key -> digest of what it wrote.
         begun_at: When its first attempt began, as long as that has no row of its own.
+        lag_s: By how much the event loop was late on average while the accepted attempt ran, if that was measured.
     """
 
     id: str
@@ -239,6 +240,7 @@ class NodeRunRow(Record):
     ended_at: float | None
     replaces: str | None
     begun_at: float | None
+    lag_s: float | None
 
 
 class AskingNodeRun(NodeRunRow):

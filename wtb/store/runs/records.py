@@ -108,6 +108,7 @@ class NewNodeRun(TypedDict, total=False):
     begun_at: float | None
     stdout: str | None
     stderr: str | None
+    lag_s: float | None
 
 
 # What changes of a node run when its first attempt gets a row of its own.

@@ -191,6 +191,7 @@ node_runs = sa.Table(
     ),
     sa.Column("stdout", sa.Text, comment="of that attempt: its beginning and its end, where it is long"),
     sa.Column("stderr", sa.Text, comment="the same"),
+    sa.Column("lag_s", sa.Double, comment="how late the event loop was on average while the accepted attempt ran"),
     sa.UniqueConstraint("checkpoint_id", "task", "variant"),
     one_of("status", NODE_RUN),
     sa.Index(

@@ -78,4 +78,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1054"
+REVISION = "1055"
