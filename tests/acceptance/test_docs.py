@@ -484,7 +484,7 @@ def test_the_table_of_the_context_is_complete() -> None:
         "tool_gate",
     }
     internal |= {"done", "fine", "task", "trace", "load_prices", "unclocked_s"}
-    internal |= {"awaited_s", "failed_calls", "unknown_cost", "warn_once", "warned"}
+    internal |= {"awaited_s", "lag_s", "failed_calls", "unknown_cost", "warn_once", "warned"}
     public = {name for name, _ in inspect.getmembers(Context) if not name.startswith("_")}
     public |= {name for name in Context.__dataclass_fields__ if not name.startswith("_")}
     assert {name.removeprefix("ctx.") for name in table_names("authoring.md", "The context")} == public - internal

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from tests.support.flows import failures
 from tests.support.prose import sentence
 from wtb import evaluator
 from wtb.analysis.comparison.compare import compare_sweeps
@@ -178,6 +180,25 @@ def test_kinds_of_failure_that_are_no_result_are_missing(run_sweep: Make) -> Non
         "{} no result ({}) and left out everywhere", "39 failed cells are", "39 error"
     )
     assert found["best"]["exact_match"]["unranked"] == [{"answer": "other"}]
+
+
+def test_cells_that_a_budget_ended_are_missing(run_sweep: Make) -> None:
+    made = Workflow("costly")
+
+    @made.node(max_usd=0.05)
+    def answer(state: dict[str, Any], ctx: Any) -> dict[str, Any]:
+        ctx.cost(usd=0.1 if state["x"] < 30 else 0.01)
+        return {"y": 1}
+
+    made.entry(answer)
+    made.edge(answer, END)
+    bench = run_sweep(made, CASES, {"answer": ["default"]}, evaluate=EXACT)
+    assert Counter(kind for kind, _ in failures(bench)) == {"budget": 30}
+    found = build(*_of(bench))
+    assert (metric(found, 0)["n"], metric(found, 0)["mean"]) == (10, 1.0)
+    assert told(found, "30 failed") == sentence(
+        "{} no result ({}) and left out everywhere", "30 failed cells are", "30 budget"
+    )
 
 
 def test_a_row_shows_what_its_failures_cost(run_sweep: Make) -> None:

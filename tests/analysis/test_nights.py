@@ -97,6 +97,11 @@ def test_a_slide_a_step_and_tonight_are_told_apart() -> None:
     assert find_trend(0.9, [0.9, 0.9, 0.7]).kind == "tonight"
 
 
+def test_two_nights_that_fall_are_no_slide_and_three_are() -> None:
+    assert (find_trend(0.9, [0.89, 0.88]).kind, find_trend(0.9, [0.89, 0.88]).nights) == ("step", 2)
+    assert (find_trend(0.9, [0.89, 0.88, 0.87]).kind, find_trend(0.9, [0.89, 0.88, 0.87]).nights) == ("slide", 3)
+
+
 @pytest.mark.parametrize(
     ("means", "sentence"),
     [

@@ -87,7 +87,7 @@ def document(
             "finished_at": "2026-01-01T00:01:00+00:00",
         },
         "cells": {"total": total, "succeeded": total - 2, "failed": 2, **dict.fromkeys(statuses, 0)},
-        "node_runs": {**counts, "by_node": {node: dict(counts) for node in vary}},
+        "node_runs": {**counts, "by_node": {node: {**counts, "lag_s": {}} for node in vary}},
         "cost": {"usd": 0.25, "unshared_usd": 0.6, "tokens_in": 1234, "tokens_out": 56},
         "baseline": combinations[0] if baseline else None,
         "rows": rows,
@@ -323,6 +323,19 @@ def test_warnings_are_shown(render: Render) -> None:
 
 
 # What is said
+
+
+@pytest.mark.parametrize("render", [partial(table.render, width=200), markdown.matrix], ids=["table", "markdown"])
+def test_loop_lag_is_named_below_the_latency_where_it_matters(render: Render) -> None:
+    given = document(RAG, ONE)
+    node = next(iter(RAG))
+    lag_s = {"calm": 0.0049, "busy": 0.0624, "late": 0.005, "sync": None, "slow": 0.03, "slower": 0.05}
+    given["node_runs"]["by_node"][node]["lag_s"] = lag_s
+    text = " ".join(render(given).split())
+    named = f"{node}=busy 62 ms, {node}=slower 50 ms, {node}=slow 30 ms and 1 more"
+    assert prose.sentence("Loop lag on average, which is part of the latency: {}", named) in text
+    given["node_runs"]["by_node"][node]["lag_s"] = {"calm": 0.0049, "sync": None}
+    assert "Loop lag" not in render(given)
 
 
 def test_two_that_score_the_same_are_said_to() -> None:

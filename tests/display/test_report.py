@@ -369,7 +369,7 @@ def hostile_evidence() -> dict[str, Any]:
     matrix = document["matrix"]
     matrix["sweep"] |= {"id": HOSTILE, "name": HOSTILE, "status": HOSTILE}
     matrix |= {"warnings": [HOSTILE], "primary": HOSTILE}
-    matrix["node_runs"]["by_node"] = {HOSTILE: {"executed": 1, "unshared": 2, "attempts": 1}}
+    matrix["node_runs"]["by_node"] = {HOSTILE: {"executed": 1, "unshared": 2, "attempts": 1, "lag_s": {}}}
     causes = [{"node": HOSTILE, "type": HOSTILE, "message": HOSTILE, "cells": 2, "retry": True}]
     matrix["failures"] = {"causes": [{**causes[0], "example": {"command": HOSTILE}}], "more": 0}
     part = {"mean": 0.5, "delta": 0.1, "p_adjusted": 0.01}

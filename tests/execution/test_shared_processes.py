@@ -27,9 +27,12 @@ from wtb.config.run_options import Run
 from wtb.core.errors import InputError, WTBError
 from wtb.core.serialization.codec import decode
 from wtb.core.stop import Stopped
+from wtb.core.texts import took
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value
+from wtb.display.text.inspect.executions import execution as execution_text
 from wtb.display.views.costs import costs_document
+from wtb.display.views.executions import execution_document
 from wtb.execution.engine import resource_usage
 from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Task
@@ -39,6 +42,7 @@ from wtb.execution.sandbox.pool import SUSPECTS, InProcesses, UserCode, _places
 from wtb.execution.sandbox.shared.isolation import GUILTY_RUNS, Isolation, RunKey
 from wtb.execution.sandbox.shared.loop_watch import Lag
 from wtb.store.files.locations import workspaces_of
+from wtb.store.read import queries
 from wtb.store.read.costs import Which
 from wtb.store.tables.schema import executions, node_runs
 
@@ -472,6 +476,61 @@ def test_a_loop_that_is_seldom_late_is_no_reason_for_a_warning() -> None:
         lag.note(seconds)
         lag.note_run(run, "flow.py:7")  # type: ignore[arg-type]
     assert run.warnings == []
+
+
+def lags(bench: Bench) -> list[float | None]:
+    """The lag of each node run, in the order of cases."""
+    query = (
+        sa.select(node_runs.c.lag_s)
+        .join(executions, executions.c.id == node_runs.c.execution_id)
+        .order_by(executions.c.case_number)
+    )
+    with bench.database.read() as connection:
+        return list(connection.scalars(query))
+
+
+def test_a_node_that_burns_time_shows_as_lag_of_all_that_share_its_loop(flows: Flows) -> None:
+    text = (
+        TOGETHER
+        + """
+@wf.node
+async def a(state):
+    await together(2)
+    for _ in range(8):
+        if state["n"] == 0:
+            time.sleep(0.05)
+        await asyncio.sleep(0 if state["n"] == 0 else 0.05)
+"""
+    )
+    bench = flows.run(text, cases=2, run={"concurrency": 2, "per_process": 2})
+    burned, waited = lags(bench)
+    assert burned is not None
+    assert waited is not None
+    assert min(burned, waited) > 0.01
+    shown = build(bench.database, bench.row)["node_runs"]["by_node"]["a"]["lag_s"]
+    assert shown == {"default": pytest.approx((burned + waited) / 2)}
+    (id,) = (row["id"] for row in bench.rows(executions) if row["case_number"] == 1)
+    document = execution_document(bench.database, queries.find_execution(bench.database, id))
+    assert document["path"][0]["lag_s"] == waited
+    assert took(waited) in execution_text(document, 200)
+
+
+def test_a_loop_that_nothing_blocks_is_hardly_late_and_a_sync_node_has_no_lag(flows: Flows) -> None:
+    text = """
+@wf.node
+async def a(state):
+    await asyncio.sleep(0.2)
+
+
+@a.variant("sync")
+def sync(state):
+    pass
+"""
+    bench = flows.run(text, cases=4, run={"concurrency": 8, "per_process": 8})
+    found = lags(bench)
+    measured = [seconds for seconds in found if seconds is not None]
+    assert len(measured) == len(found) // 2 == 4
+    assert min(measured) < 0.005
 
 
 # Memory

@@ -106,6 +106,7 @@ def _is_current(kept: MatrixDocument, sweep: SweepRow) -> bool:
     scored = [metric for name, metric in kept.get("metrics", {}).items() if best[name]["combination"] is not None]
     is_counted = all("classes" in metric for metric in scored if metric.get("figure"))
     is_ranked = all(found.keys() >= {"looks", "differ_at_most", "hangs_on"} for found in best.values())
+    has_lag = all("lag_s" in runs for runs in kept.get("node_runs", {}).get("by_node", {}).values())
     margins = margins_of(sweep.spec, kept.get("metrics", {})).keys() & kept.get("metrics", {}).keys()
     has_margins = all("within" in row["metrics"][name] for name in margins for row in kept["rows"][:1])
     has_all = {
@@ -126,5 +127,6 @@ def _is_current(kept: MatrixDocument, sweep: SweepRow) -> bool:
         and is_counted
         and is_ranked
         and has_margins
+        and has_lag
         and "unknown" in kept["cost"]
     )

@@ -21,6 +21,7 @@ _COLORS = {
 
 
 MISSING = "–"
+LAG_SHOWN_S = 0.005  # a shorter lag of the event loop is not shown beside a duration
 
 
 def colored(text: str, word: str, color: bool) -> str:

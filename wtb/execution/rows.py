@@ -218,6 +218,7 @@ def node_run(ids: SweepIds, id: str, execution: Execution, task: NodeTask, plan:
         "begun_at": None,
         "stdout": None,
         "stderr": None,
+        "lag_s": None,
     }
 
 
@@ -242,6 +243,7 @@ def node_run_end(status: str, number: int, result: Result, cells: int, fingerpri
         "begun_at": None if first is None else first.started_at,
         "stdout": None if first is None else first.stdout,
         "stderr": None if first is None else first.stderr,
+        "lag_s": result.lag_s if spent else None,
     }
 
 

@@ -175,7 +175,7 @@ CONTRACT = strict(
         finished_at={"oneOf": [{"type": "null"}, TIME]},
     ),
     cells=strict(**dict.fromkeys(CELLS, COUNT)),
-    node_runs=strict(**RUNS, by_node=each(strict(**RUNS))),
+    node_runs=strict(**RUNS, by_node=each(strict(**RUNS, lag_s=each(FIGURE_OR_NULL)))),
     cost=strict(usd=FIGURE, unshared_usd=FIGURE, tokens_in=COUNT, tokens_out=COUNT, unknown={"type": "array"}),
     baseline={"oneOf": MAYBE},
     rows={"type": "array", "items": ROW, "minItems": 1},
@@ -261,7 +261,9 @@ class TestTheMatrixOfASweep:
         assert (runs["executed"], runs["unshared"], runs["attempts"]) == (840, 1920, 840)
         assert list(runs["by_node"]) == ["A", "B", "C"]
         for node, executed in (("A", 40), ("B", 160), ("C", 640)):
-            assert runs["by_node"][node] == {"executed": executed, "unshared": 640, "attempts": executed}
+            counts = runs["by_node"][node]
+            assert counts == {"executed": executed, "unshared": 640, "attempts": executed, "lag_s": counts["lag_s"]}
+            assert {*counts["lag_s"].values()} == {None}, "sync nodes wait for no event loop"
 
     def test_every_cell_has_succeeded(self, document: dict[str, Any]) -> None:
         assert document["cells"] == dict.fromkeys(CELLS, 0) | {"total": 640, "succeeded": 640}

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 import anyio
@@ -43,19 +45,22 @@ MUTANTS = {  # of the ledger in workers: with each of them what is promised here
     "no cap is compared": "reservations.slack = lambda most: 1e9",
 }
 MUTANT = "TESTED_MUTANT"
-PAID = (
-    GATED
-    + f"""
+# Workers import no user code: Python itself runs this when it starts, from their PYTHONPATH. In nodes it does nothing.
+SITE = f"""
+import os
 import sys
 
-from wtb import evaluator
-
-if "{MUTANT}" in os.environ and "wtb_workers.process" in sys.modules:
+if "worker" in sys.orig_argv:
     from wtb.store.limits import reservations
     from wtb.store.limits.reservations import settle
     from wtb.store.runs import flush
 
     exec(os.environ["{MUTANT}"])
+"""
+PAID = (
+    GATED
+    + f"""
+from wtb import evaluator
 
 
 def pay(state, ctx):
@@ -97,6 +102,7 @@ class Agents(RuleBasedStateMachine):
 
     cluster: ClassVar[Cluster]
     server: ClassVar[Server]
+    worker_env: ClassVar[Mapping[str, str]] = {}
     tokens: ClassVar[int] = 0
     workflows: ClassVar[tuple[str, ...]] = ("guessed", "declared")
 
@@ -166,7 +172,7 @@ class Agents(RuleBasedStateMachine):
         (worker,) = [one for one in self.cluster.workers if one.lives]
         (worker.end if tree else worker.kill)()
         self.killed += 1
-        self.cluster.start_worker(concurrency=SLOTS)
+        self.cluster.start_worker(concurrency=SLOTS, env=self.worker_env)
 
     @rule()
     def the_server_is_killed(self) -> None:
@@ -298,31 +304,34 @@ class Declaring(Agents):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_ledger_that_is_wrong_is_found_out(machine: type[Agents], mutant: str) -> None:
-    with _changed(machine.cluster, MUTANTS[mutant]), pytest.raises((AssertionError, Flaky)):
+def test_a_ledger_that_is_wrong_is_found_out(machine: type[Agents], mutant: str, tmp_path: Path) -> None:
+    with _changed(machine, MUTANTS[mutant], tmp_path), pytest.raises((AssertionError, Flaky)):
         _run(Declaring, 3, 6)
 
 
 @pytest.mark.slow
-def test_a_ledger_that_is_changed_in_nothing_is_not_found_to_be_wrong(machine: type[Agents]) -> None:
-    with _changed(machine.cluster, "reservations.slack = reservations.slack"):
+def test_a_ledger_that_is_changed_in_nothing_is_not_found_to_be_wrong(machine: type[Agents], tmp_path: Path) -> None:
+    with _changed(machine, "reservations.slack = reservations.slack", tmp_path):
         _run(Declaring, 3, 6)
 
 
 @contextmanager
-def _changed(cluster: Cluster, mutant: str) -> Iterator[None]:
-    """Have workers change their ledger, inside the block."""
-    cluster.env[MUTANT] = mutant
-    _another_worker(cluster)
+def _changed(machine: type[Agents], mutant: str, folder: Path) -> Iterator[None]:
+    """Have workers change their ledger, inside the block. They note in the folder that they have."""
+    armed = folder / "armed"
+    (folder / "sitecustomize.py").write_text(SITE)
+    machine.worker_env = {MUTANT: f"{mutant}; open({os.fspath(armed)!r}, 'w').close()", "PYTHONPATH": os.fspath(folder)}
+    _replace_worker(machine)
+    assert armed.exists()
     try:
         yield
     finally:
-        del cluster.env[MUTANT]
-        _another_worker(cluster)
+        machine.worker_env = {}
+        _replace_worker(machine)
 
 
-def _another_worker(cluster: Cluster) -> None:
-    """In place of the one that is there: it has the environment of now."""
-    (worker,) = [one for one in cluster.workers if one.lives]
+def _replace_worker(machine: type[Agents]) -> None:
+    """Start a worker with the environment of now in place of the one that is there."""
+    (worker,) = [one for one in machine.cluster.workers if one.lives]
     worker.end()
-    cluster.start_worker(concurrency=SLOTS)
+    machine.cluster.start_worker(concurrency=SLOTS, env=machine.worker_env)

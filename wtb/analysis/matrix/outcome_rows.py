@@ -86,8 +86,10 @@ def _mark_rows(rows: list[RowDocument], facts: SweepFacts) -> None:
 def node_runs_document(counted: aggregates.Rows) -> NodeRuns:
     """Return how many node runs there were, how many without sharing, and how many attempts they took."""
     by_node: dict[str, NodeRunCounts] = {}
-    for node, _, executed, unshared, tried, _ in counted:
-        counts = by_node.setdefault(node, {"executed": 0, "unshared": 0, "attempts": 0})
+    lags: dict[str, dict[str, float | None]] = {}
+    for node, variant, executed, unshared, tried, lag_s, _ in counted:
+        lags.setdefault(node, {})[variant] = lag_s
+        counts = by_node.setdefault(node, {"executed": 0, "unshared": 0, "attempts": 0, "lag_s": lags[node]})
         counts["executed"] += int(executed)
         counts["unshared"] += int(unshared)
         counts["attempts"] += int(tried)

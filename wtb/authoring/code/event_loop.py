@@ -16,6 +16,7 @@ from contextvars import Context, ContextVar, copy_context
 from functools import cache
 from typing import Any
 
+from wtb.authoring.code.loop_lag import LagMeter
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import NodeTimeout
 
@@ -62,8 +63,14 @@ class AsyncCall:
         self._task: asyncio.Task[Any] | None = None
         self._error: BaseException | None = None
 
+    @property
+    def lag(self) -> LagMeter:
+        """The meter of the loop that it runs on."""
+        return self._loop.lag
+
     def start(self, coroutine: Coroutine[Any, Any, Any], context: Context) -> None:
         """Start the task. Called on the thread of the loop."""
+        self.lag.start()
         self._task = _owned_class(asyncio.Task)(coroutine, loop=self._loop.loop, context=context)
         self._task.add_done_callback(self._finish, context=context)
         if self.is_cancelled:
@@ -114,6 +121,7 @@ class LoopThread:
     """An event loop and its thread. It survives whatever a call does to it.
 
     on_dead: called with the error if the loop can run no more, before all calls fail.
+    lag: how late it is while calls run.
     """
 
     def __init__(self, on_dead: Callable[[BaseException], None] = lambda error: None) -> None:
@@ -121,6 +129,7 @@ class LoopThread:
         self.loop = asyncio.new_event_loop()
         self.on_dead = on_dead
         self._calls: set[AsyncCall] = set()
+        self.lag = LagMeter(self.loop, lambda: bool(self._calls))
         self._is_closing = False
         self._task_factory: Callable[..., Any] | None = None
         self._own = {name: getattr(self.loop, name) for name in _GUARDED}
@@ -295,6 +304,12 @@ def _owned_class(base: type[asyncio.Task[Any]]) -> type[asyncio.Task[Any]]:
             return bool(super().cancel(msg))
 
     return OwnedTask
+
+
+def lag_of_loop() -> LagMeter | None:
+    """Return the meter of the shared loop that the caller runs on; None if it runs on none."""
+    call = _call.get()
+    return None if call is None else call.lag
 
 
 def see_own_tasks_only() -> None:

@@ -92,6 +92,7 @@ class Context:
     trace: str = field(default="", repr=False)
     unclocked_s: float = field(default=0.0, repr=False)  # that WTB took to load what is its own
     awaited_s: float | None = field(default=None, repr=False)  # of an async node: from its first step to its end
+    lag_s: float | None = field(default=None, repr=False)  # how late its event loop was meanwhile, on average
     failed_calls: FailedCalls = field(default_factory=FailedCalls, init=False, repr=False)
     warned: set[str] = field(default_factory=set, repr=False)
 

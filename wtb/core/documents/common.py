@@ -106,11 +106,16 @@ class FixedReference(TypedDict):
 
 
 class NodeRunCounts(TypedDict):
-    """Accepted node runs, what they would be without sharing, and attempts begun."""
+    """Accepted node runs, what they would be without sharing, and attempts begun.
+
+    lag_s: Of one node, variant -> seconds by which the event loop was late on average while its runs were awaited; null
+        if that was not measured.
+    """
 
     executed: int
     unshared: int
     attempts: int
+    lag_s: NotRequired[dict[str, float | None]]
 
 
 class FailureExample(TypedDict):

@@ -78,7 +78,7 @@ class TaskDocument(TypedDict):
 
 
 class NodeRunDocument(TaskDocument):
-    """A node run."""
+    """A node run. `lag_s`: by how much its event loop was late on average; null if that was not measured."""
 
     node_run: str
     node: str
@@ -88,6 +88,7 @@ class NodeRunDocument(TaskDocument):
     attempts: int
     cells: int  # that share it
     duration_s: float | None
+    lag_s: NotRequired[float | None]
     usd: float | None
     tokens_in: int | None
     tokens_out: int | None

@@ -37,6 +37,7 @@ class RecordedRun:
         started_at: Seconds since the epoch, as `ended_at`.
         writes: Key -> SHA-256 of what it wrote.
         error: Why its last attempt failed.
+        lag_s: By how much the event loop was late on average while the accepted attempt ran, if that was measured.
     """
 
     id: str
@@ -55,6 +56,7 @@ class RecordedRun:
     tokens_out: int = 0
     writes: Mapping[str, str] = field(default_factory=dict)
     error: str | None = None
+    lag_s: float | None = None
 
 
 class TaskOfNode(Protocol):
@@ -563,6 +565,7 @@ def run_document(run: RecordedRun, tasks: int) -> NodeRunDocument:
         "attempts": run.attempts,
         "cells": run.cells,
         "duration_s": run.duration_s,
+        "lag_s": run.lag_s,
         "usd": run.usd,
         "tokens_in": run.tokens_in,
         "tokens_out": run.tokens_out,

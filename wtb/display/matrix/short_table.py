@@ -91,4 +91,5 @@ def legend(document: MatrixDocument) -> str:
     for (difference, test), metrics in kinds.items():
         of = f" of {', '.join(metrics)}" if len(kinds) > 1 else ""
         text += f" Δ{of}: {difference} over the cases that both have. p: of Δ, by {test}, Holm-corrected."
-    return text
+    lag = summary.loop_lag(document)
+    return f"{text} {lag}" if lag else text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from wtb.core.documents.matrix import is_ranked
 from wtb.core.factors.factors import label_columns, labels_of
-from wtb.core.texts import money, plural, printable
+from wtb.core.texts import LAG_SHOWN_S, duration, listed_names, money, plural, printable
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import Better
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ARROWS = {"higher": "↑", "lower": "↓"}
 SIGNIFICANT = 0.05
+_LATE_NAMED = 3  # variants whose event loop lags the most
 MANY, TOP, FEW = 30, 20, 5  # of more rows than MANY the TOP are shown; FEW where there are several tables
 LOWER_IS_BETTER = {"latency", "cost", "tokens", "node_runs"}
 _OTHERWISE = {
@@ -109,6 +110,22 @@ def costs(document: MatrixDocument, rows: Sequence[RowDocument]) -> list[Money]:
         most = max((row.get(key) or 0.0 for row in rows), default=0.0)
         found.append(Money(heading(document, name), key, [money(row.get(key), most) for row in rows], means))
     return found
+
+
+def loop_lag(document: MatrixDocument) -> str:
+    """Return how much of the latency is lag of the event loop, as a sentence; empty if it is little everywhere."""
+    late = [
+        (lag_s, printable(f"{node}={variant}"))
+        for node, runs in document["node_runs"]["by_node"].items()
+        for variant, lag_s in runs.get("lag_s", {}).items()
+        if lag_s is not None and lag_s >= LAG_SHOWN_S
+    ]
+    if not late:
+        return ""
+    named = [f"{name} {duration(lag_s)}" for lag_s, name in sorted(late, reverse=True)[:_LATE_NAMED]]
+    more = len(late) - len(named)
+    listed = listed_names([*named, f"{more:,} more"] if more else named)
+    return f"Loop lag on average, which is part of the latency: {listed}."
 
 
 def is_exploratory(document: MatrixDocument, metric: str) -> bool:

@@ -278,7 +278,8 @@ def _spent(document: MatrixDocument, rows: list[RowDocument]) -> list[Column]:
     if any(row["latency_s"]["p50"] is not None for row in rows):
         cells = [texts.duration(row["latency_s"]["p50"]) for row in rows]
         p50 = summary.heading(document, "p50")
-        shown.append(Column(p50, cells, columns.LATENCY, legend=f"{p50}: median time of a cell."))
+        legend = " ".join(filter(None, [f"{p50}: median time of a cell.", summary.loop_lag(document)]))
+        shown.append(Column(p50, cells, columns.LATENCY, legend=legend))
     return shown
 
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from wtb.authoring.code.event_loop import lag_of_loop
 from wtb.authoring.context.ask import Questioner
 from wtb.authoring.context.attempt_record import Record, decoded
 from wtb.authoring.context.checkpoints import CheckpointTaker
@@ -101,6 +102,7 @@ class OpenAttempt:
             check_interrupt(error, own_process=surroundings.own_process)
             result.failure = _failure(error, self._is_final, self._task.node)
         result.duration_s = self._duration_s()
+        result.lag_s = None if self._context is None else self._context.lag_s
         if self._questioner.interrupts:
             result.asked = tuple([question.key for question in self._questioner.interrupts])
         if self._questioner.asked is not None:  # whatever the node's own code made of it
@@ -181,12 +183,16 @@ class AwaitedAttempt:
 
 
 async def clocked(context: Context, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Await a call of user code, and note the seconds that it takes."""
+    """Await a call of user code, and note the seconds that it takes, and how late the event loop is meanwhile."""
+    lag = lag_of_loop()
+    before = None if lag is None else lag.read()
     begun = time.perf_counter()
     try:
         return await call()
     finally:
-        context.awaited_s = time.perf_counter() - begun
+        context.awaited_s = (context.awaited_s or 0.0) + time.perf_counter() - begun
+        if lag is not None and before is not None:
+            context.lag_s = lag.mean_since(before)
 
 
 def attempted(

@@ -138,6 +138,7 @@ class Result:
     """The result of an attempt. Exactly one of `writes`, `failure` and `question` is set.
 
     started_at: seconds since the epoch. duration_s: seconds.
+    lag_s: seconds by which the event loop was late on average while it awaited the node; None if that is not measured.
     question: what it waits for; the node starts again once that is answered.
     asked: the keys of what LangGraph's `interrupt` asked, in that order.
     workspace: the snapshot of files that it left. files: (digest, bytes) of those that are new.
@@ -156,6 +157,7 @@ class Result:
     files: tuple[tuple[str, int], ...] = ()
     stdout: str | None = None
     stderr: str | None = None
+    lag_s: float | None = None
 
 
 Writes = Sequence[tuple[str, Values]]  # by the key of the task

@@ -64,6 +64,7 @@ class ReadResult(TypedDict):
 
     started_at: float
     duration_s: float
+    lag_s: NotRequired[float]
     writes: NotRequired[Mapping[str, int]]
     failure: NotRequired[ReadFailure]
     question: NotRequired[ReadQuestion]

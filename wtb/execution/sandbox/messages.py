@@ -219,6 +219,7 @@ def _as_result(head: ReadResult, blobs: Sequence[bytes], record: Record) -> Resu
         boundary.optional(boundary.digest_of_file, head.get("workspace")),
         boundary.optional(lambda joined: _as_joined(joined, blobs), head.get("joined")),
         boundary.files(head.get("files", ())),
+        lag_s=boundary.optional(boundary.number, head.get("lag_s")),
     )
     if [made.writes, made.failure, made.question].count(None) != 2:
         raise Malformed("an attempt came to none of writes, a failure and a question, or to several")

@@ -58,8 +58,8 @@ class NodeRunTotals(NamedTuple):
     """All node runs of a sweep, counted once.
 
     Attributes:
-        counts: (node, variant, executed, unshared, attempts, is of several versions of the code) in the order of first
-            runs. The last one is of accepted runs.
+        counts: (node, variant, executed, unshared, attempts, mean lag of the event loop in seconds or None, is of
+            several versions of the code) in the order of first runs. The last two are of accepted runs.
         spent: What their attempts cost. Dollars of collected ones are among them.
         forks: What attempts cost of what people forked, which is in nothing else.
         has_failed: Whether any attempt failed, or is under way.
@@ -89,6 +89,7 @@ _TOTALS = (
         sa.func.sum(sa.case((_ACCEPTED, 1), else_=sa.literal(0))),
         sa.func.sum(sa.case((_ACCEPTED, node_runs.c.cells), else_=sa.literal(0))),
         sa.func.sum(node_runs.c.attempts),
+        sa.func.avg(node_runs.c.lag_s),
         sa.func.coalesce(sa.func.min(_CODE) != sa.func.max(_CODE), sa.false()),
         sa.func.sum(sa.case((took_one_attempt, 0), else_=sa.literal(1))),
         *(sa.func.sum(sa.case((took_one_attempt, figure), else_=sa.literal(0))) for figure in _AT_ONCE),

@@ -144,4 +144,5 @@ def _run(row: NodeRunRow, last: AttemptRow | None) -> RecordedRun:
         row.tokens_out,
         row.writes or {},
         error,
+        row.lag_s,
     )

@@ -20,6 +20,7 @@ class NodeRunRow(Row):
         cells: How many it was run for.
         writes: Key -> digest of what it wrote.
         begun_at: When its first attempt began, as long as that has no row of its own.
+        lag_s: By how much the event loop was late on average while the accepted attempt ran, if that was measured.
     """
 
     __tablename__ = "node_runs"
@@ -52,6 +53,9 @@ class NodeRunRow(Row):
     replaces: str | None = column(sa.String(200), comment="the default variant, if the first visit applies another one")
     begun_at: float | None = column(
         Seconds, comment="when the first attempt began, if this row describes it: so far, or for good"
+    )
+    lag_s: float | None = column(
+        sa.Double, comment="how late the event loop was on average while the accepted attempt ran"
     )
     __table_args__ = (
         sa.Column("stdout", sa.Text, comment="of that attempt: its beginning and its end, where it is long"),
@@ -99,6 +103,7 @@ class NewNodeRun(TypedDict, total=False):
     ended_at: float | None
     replaces: str | None
     begun_at: float | None
+    lag_s: float | None
     stdout: str | None
     stderr: str | None
 

@@ -92,7 +92,9 @@ def _about(document: ExecutionDocument) -> list[tuple[str, str]]:
 
 def _path(path: Sequence[ShownStep], width: int, color: bool) -> str:
     costs = any(run["usd"] for run in path)
-    headers = ["step", "node=variant", "visit", "status", "attempts", "time", *(["cost"] if costs else [])]
+    lags = any((run.get("lag_s") or 0.0) >= words.LAG_SHOWN_S for run in path)
+    more = [*(["loop lag"] if lags else []), *(["cost"] if costs else [])]
+    headers = ["step", "node=variant", "visit", "status", "attempts", "time", *more]
     rows = [
         [
             str(run["step"]),
@@ -101,11 +103,12 @@ def _path(path: Sequence[ShownStep], width: int, color: bool) -> str:
             run["status"],
             str(run["attempts"]),
             words.took(run["duration_s"]) if run["status"] == "succeeded" else MISSING,
+            *([words.took(run.get("lag_s"))] if lags else []),
             *([money(run["usd"]) if run["usd"] else ""] if costs else []),
         ]
         for run in path
     ]
-    right = {"step", "visit", "attempts", "time", "cost"}
+    right = {"step", "visit", "attempts", "time", "loop lag", "cost"}
     return grid(headers, rows, width, right=right, whole={"status"}, color=color)
 
 

@@ -331,6 +331,7 @@ export const words = {
     metadata: "Metadata",
     attemptColumns: { number: "attempt", status: "status", waited: "waited before", took: "took", cost: "cost" },
     attempts: (/** @type {number} */ count) => `${count} attempts`,
+    lag: (/** @type {string} */ late) => `loop lag ${late}`,
     changed: "What it changed",
     nothingChanged: "It changed nothing.",
     before: "before",

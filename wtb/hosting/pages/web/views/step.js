@@ -10,6 +10,8 @@ import { Naming } from "./naming.js";
 import { Status } from "./status.js";
 import { StepActions } from "./step_actions.js";
 
+const LAG_SHOWN_S = 0.005; // a shorter lag of the event loop is not shown beside a duration
+
 /** Where a moment lies on the axis of time, from 0 to 1. @typedef {(at: number) => number} Axis */
 
 /**
@@ -100,7 +102,7 @@ export function Step({ step, axis, origin }) {
 /** @param {any} props */
 function Inner({ step, origin }) {
   return html`<div class="inner">
-      <p class="quiet">${words.status[/** @type {"running"} */ (step.status)] ?? step.status}${step.attempts > 1 ? `, ${words.execution.attempts(step.attempts)}` : ""}, ${date(step.started_at)}${step.usd ? `, ${usd(step.usd)}` : ""}${step.cells > 1 ? `, ${words.execution.standsFor(step.cells)}` : ""}</p>
+      <p class="quiet">${words.status[/** @type {"running"} */ (step.status)] ?? step.status}${step.attempts > 1 ? `, ${words.execution.attempts(step.attempts)}` : ""}, ${date(step.started_at)}${step.lag_s >= LAG_SHOWN_S ? `, ${words.execution.lag(duration(step.lag_s))}` : ""}${step.usd ? `, ${usd(step.usd)}` : ""}${step.cells > 1 ? `, ${words.execution.standsFor(step.cells)}` : ""}</p>
       ${step.tried.length > 1 ? html`<${Attempts} tried=${step.tried} />` : null}
       ${step.tried.filter((/** @type {any} */ one) => one.error).map((/** @type {any} */ one) => html`<pre class="bad" tabindex="0">${visible(`${one.error}${one.trace ? `\n${one.trace}` : ""}`)}</pre>`)}
       ${step.tried.map((/** @type {any} */ one) => [one.stdout, one.stderr].filter(Boolean).map((text) => html`<pre tabindex="0">${visible(text)}</pre>`))}
