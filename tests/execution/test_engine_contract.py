@@ -13,7 +13,6 @@ import pytest
 
 import wtb
 from tests.execution.engine_subjects import SENDERS, SUBJECTS, Sender, State, Subject
-from tests.support.awaiting import run_on_loop
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.context.node_context import Context, current_context
@@ -42,15 +41,10 @@ def sender(request: pytest.FixtureRequest) -> Sender:
 
 
 @pytest.fixture
-def caller() -> Iterator[Caller]:
-    made = Caller()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def surroundings(tmp_path: Path, caller: Caller) -> Surroundings:
-    return Surroundings(caller, None, Workspaces(FileStore(tmp_path / "files"), tmp_path / "attempts"))
+def surroundings(tmp_path: Path) -> Iterator[Surroundings]:
+    caller = Caller()
+    yield Surroundings(caller, None, Workspaces(FileStore(tmp_path / "files"), tmp_path / "attempts"))
+    caller.close()
 
 
 def encoded(state: Mapping[str, Any]) -> dict[str, Value]:
@@ -89,12 +83,6 @@ class Drive:
     def run(self, number: int = 0, **more: Any) -> Result:
         """Run a task of the next step."""
         return self.engine.run(self.task(self.position.tasks[number], **more), self.surroundings)
-
-    def run_on_loop(self, caller: Caller, **more: Any) -> Result:
-        """Run the first task of the next step, which is async, as a shared node process does."""
-        task = self.task(self.position.tasks[0], **more)
-        assert self.engine.awaited(task, self.surroundings) is not None
-        return run_on_loop(self.engine, task, self.surroundings, caller)
 
     def writes(self, **more: Any) -> list[tuple[str, Mapping[str, Value]]]:
         """Run all tasks of the next step."""
@@ -378,72 +366,6 @@ def test_an_async_node_is_awaited(subject: Subject, drive: Make) -> None:
         return {"y": state["x"] + ctx().attempt}
 
     assert drive(subject.line(a), x=1).to_end()["y"] == 2
-
-
-def test_a_loop_that_awaits_a_node_needs_no_thread_and_comes_to_the_same(
-    subject: Subject, drive: Make, caller: Caller
-) -> None:
-    threads: list[str] = []
-
-    async def a(state: State) -> dict[str, Any]:
-        await asyncio.sleep(0)
-        threads.append(threading.current_thread().name)
-        (ctx().workspace / "note").write_text("from a")
-        if state["x"] == 0:
-            raise ValueError("nothing to see")
-        if state["x"] == 1:
-            return {"any": ctx().ask("Which?", options=["one", "two"]).choice}
-        return {"y": state["x"], "any": ctx().rng.random()}
-
-    for x in range(3):
-        made = drive(subject.line(a), x=x)
-        before = threading.active_count()
-        on_thread, on_loop = made.run(join=True), made.run_on_loop(caller, join=True)
-        assert threading.active_count() <= before + 1
-        assert on_loop.writes == on_thread.writes
-        assert on_loop.failure == on_thread.failure
-        assert on_loop.question == on_thread.question
-        assert on_loop.joined == on_thread.joined
-        assert on_loop.workspace == on_thread.workspace
-    assert {*threads} == {"wtb-async"}
-
-
-def test_a_loop_cancels_a_node_at_its_deadline(subject: Subject, drive: Make, caller: Caller) -> None:
-    cancelled = threading.Event()
-
-    async def a(state: State) -> dict[str, Any]:
-        try:
-            await asyncio.sleep(30)
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-        return {}
-
-    failure = drive(subject.line(a)).run_on_loop(caller, timeout=0.05).failure
-
-    assert failure is not None
-    assert (failure.kind, failure.node) == ("timeout", "a")
-    assert cancelled.is_set()
-
-
-def test_a_loop_awaits_a_node_again_with_the_answer(subject: Subject, drive: Make, caller: Caller) -> None:
-    async def a(state: State) -> dict[str, Any]:
-        return {"any": ctx().ask("Which?", options=["one", "two"]).choice}
-
-    made = drive(subject.line(a))
-    asked = made.run_on_loop(caller).question
-    assert asked is not None
-
-    writes = made.run_on_loop(caller, answers={asked.key: Answer("approve", "two", by="ada")}, attempt=2).writes
-
-    assert writes is not None
-    made.take(made.joined([("a", writes)]))
-    assert plain(made.state)["any"] == "two"
-
-
-def test_a_loop_awaits_no_sync_node(subject: Subject, drive: Make) -> None:
-    made = drive(subject.line(nothing))
-    assert made.engine.awaited(made.task(made.position.tasks[0]), made.surroundings) is None
 
 
 def test_random_numbers_are_the_same_for_the_same_attempt(subject: Subject, drive: Make) -> None:

@@ -52,19 +52,6 @@ async def a(state):
     assert Counter(row["stdout"] for row in tried(bench)) == Counter(f"prints {n}\n" for n in range(MANY))
 
 
-@pytest.mark.nodes("started")
-def test_a_loop_awaits_nodes_of_a_graph_without_a_thread_each(flows: Flows) -> None:
-    text = """
-async def a(state):
-    await together(64)
-    return {"n": threading.active_count(), "pid": os.getpid()}
-"""
-    bench = flows.run(HEAD + text, end=END, **WIDE)
-    found = states(bench)
-    assert len({state["pid"] for state in found}) == 1
-    assert max(state["n"] for state in found) < 16
-
-
 def test_a_node_of_a_graph_that_crashes_costs_the_others_no_retry(flows: Flows) -> None:
     text = """
 async def a(state):

@@ -13,7 +13,6 @@ from typing import Annotated, Any, TypedDict
 from langchain_core.messages import BaseMessage
 from langgraph.graph import StateGraph
 
-from tests.support.awaiting import run_on_loop
 from wtb.authoring.code.calling import Caller
 from wtb.authoring.code.resolve import as_workflow
 from wtb.authoring.context.allowance import Allowance
@@ -96,7 +95,7 @@ class Stepped:
 
 
 class Stepping:
-    """Runs every task of a step from a freshly encoded state, as a sweep does in node processes.
+    """Runs every task of a step from a freshly encoded state, as a sweep does.
 
     answers: in the order of questions. edits: what a person changes in the state before a node runs.
     """
@@ -160,7 +159,7 @@ class Stepping:
         attempt, failed = 1, 0
         while True:
             made = replace(task, attempt=attempt, failed=failed, answers=dict(answers), asked=tuple(asked))
-            result = run_on_loop(engine, made, self.surroundings, self.caller)
+            result = engine.run(made, self.surroundings)
             done.results.append(result)
             done.ran.append(task.key)
             if result.question is not None:

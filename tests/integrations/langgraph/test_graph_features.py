@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -717,19 +716,6 @@ def test_what_is_changed_around_a_graph_that_has_not_run_yet_reaches_it(deep: bo
     first = "sub.more.a" if deep else "sub.a"
 
     assert "x is 5" in step(graph, {"x": 1}, edits={first: {"x": 5}}).state["words"]
-
-
-def test_a_graph_that_takes_in_a_change_may_be_entered_by_an_async_function(step: Step) -> None:
-    async def way(state: State) -> str:
-        await asyncio.sleep(0)
-        return "a"
-
-    async def a(state: State) -> dict[str, Any]:
-        return {"words": [f"x is {state['x']}"]}
-
-    inner = with_branch(graph_of(State, {"a": a}), START, way, ["a"])
-
-    assert "x is 5" in step(around(inner), {"x": 1}, edits={"sub.a": {"x": 5}}).state["words"]
 
 
 def test_what_is_changed_in_a_graph_itself_stays(step: Step) -> None:

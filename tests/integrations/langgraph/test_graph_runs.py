@@ -25,7 +25,6 @@ from tests.integrations.langgraph.graph_stepping import (
     Flaky,
     State,
     Stepped,
-    Stepping,
     alone,
     graph_of,
     plain,
@@ -34,10 +33,7 @@ from tests.integrations.langgraph.graph_stepping import (
 )
 from tests.support.prose import sentence
 from wtb.authoring.code.resolve import as_workflow
-from wtb.authoring.context.attempt_record import CaseView
 from wtb.core.errors import InputError, WorkflowError, WTBError
-from wtb.core.values import Value
-from wtb.execution.engine.protocol import Joined, Root, Task, begin, engine_of
 from wtb.integrations.langgraph import variants
 from wtb.operations.execution import start
 
@@ -305,25 +301,6 @@ def test_a_cached_node_runs_once_for_the_same_input_but_not_for_other_variants_a
     assert step(workflow, {"x": 1}, repeat=1).state["words"] == ["1", "b"]
     assert step(workflow, {"x": 2}).state["words"] == ["2", "b"]
     assert runs == [1, 1, 1, 2]
-
-
-@pytest.mark.parametrize("policy", [None, CachePolicy()])
-def test_an_async_node_needs_a_thread_if_a_cache_may_have_its_result(
-    policy: CachePolicy[Any] | None, step: Stepping
-) -> None:
-    async def a(state: State) -> dict[str, Any]:
-        return {"words": ["a"]}
-
-    builder: StateGraph[Any] = StateGraph(State)
-    builder.add_node("a", a, cache_policy=policy).add_edge(START, "a")
-    engine = engine_of(as_workflow(builder.compile(cache=InMemoryCache()), "tests:graph"))
-    root = Root(CaseView("one", (), {}))
-    begun = begin(engine, {"x": Value.of(1)}, root)
-    assert isinstance(begun, Joined)
-
-    attempt = engine.awaited(Task("a", "default", begun.changed, begun.position, root), step.surroundings)
-
-    assert (attempt is None) == (policy is not None)
 
 
 def test_a_result_from_a_cache_brings_what_the_node_put_into_the_store(step: Step) -> None:

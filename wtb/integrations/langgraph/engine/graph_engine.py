@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -17,7 +16,6 @@ from langgraph._internal._constants import (
     CONFIG_KEY_THREAD_ID,
     TASKS,
 )
-from langgraph.channels import BinaryOperatorAggregate, DeltaChannel
 from langgraph.errors import GraphInterrupt, GraphRecursionError, ParentCommand
 from langgraph.pregel._read import PregelNode
 from langgraph.runtime import Runtime
@@ -32,7 +30,7 @@ from wtb.core.errors import InputError, RoutingError
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import HIDDEN, Position
 from wtb.core.values import Value, Values, differing
-from wtb.execution.engine.attempt import AwaitedAttempt, OpenAttempt, attempted, clocked
+from wtb.execution.engine.attempt import attempted
 from wtb.execution.engine.protocol import Joined, Result, Root, Task, Writes
 from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph, GraphNode
 from wtb.integrations.langgraph.authoring.workflow import CHOICE, GraphWorkflow, context_of
@@ -57,15 +55,7 @@ from wtb.integrations.langgraph.engine.state_mapping import (
     write_values,
     writes_of,
 )
-from wtb.integrations.langgraph.engine.task_runner import (
-    Attempted,
-    Passes,
-    Running,
-    await_calls,
-    is_async,
-    make_calls,
-    may_be_awaited,
-)
+from wtb.integrations.langgraph.engine.task_runner import Attempted, Running, is_async, may_be_awaited
 
 CHOSEN = HIDDEN + CHOICE  # what the node that chooses a graph writes
 
@@ -78,8 +68,6 @@ class GraphEngine:
     def __init__(self, workflow: GraphWorkflow) -> None:
         self.workflow = workflow
         self._nodes: dict[tuple[str, str], Mapping[str, PregelNode]] = {}
-        channels = (channel for graph in workflow.graphs.values() for channel in graph.channels.values())
-        self._has_reducers = any(isinstance(channel, BinaryOperatorAggregate | DeltaChannel) for channel in channels)
 
     def is_async(self, node: str, variant: str) -> bool:
         found = self.workflow.nodes[node]
@@ -97,26 +85,15 @@ class GraphEngine:
         def perform(context: Context) -> Values:
             if not isinstance(node, GraphNode):
                 return {CHOSEN: Value.of(task.variant)}
-            passes = self._passes(task, node, context)
-            return make_calls(passes, partial(surroundings.call, timeout=task.timeout))
+            return self._perform(task, node, context, surroundings)
 
         def is_final(error: BaseException) -> bool:
             return isinstance(node, GraphNode) and node.is_final(error, task.failed)
 
         return attempted(self, task, surroundings, {}, perform, is_final)
 
-    def awaited(self, task: Task, surroundings: Surroundings) -> AwaitedAttempt | None:
-        node = self.workflow.nodes[task.node]
-        if not isinstance(node, GraphNode) or not self.is_async(task.node, task.variant):
-            return None
-        if node.own.cache_policy is not None or self._enters_graphs(task):
-            return None  # a cache, and functions of entry edges, may block
-        return AwaitedAttempt(
-            OpenAttempt(self, task, surroundings, {}, lambda error: node.is_final(error, task.failed)),
-            lambda context: partial(await_calls, self._passes(task, node, context)),
-            lambda writes, context: writes,
-            joins_by_user_code=task.join and (bool(self.workflow.inner) or self._has_reducers),
-        )
+    def awaited(self, task: Task, surroundings: Surroundings) -> None:
+        """Return None: LangGraph's runner occupies a thread."""
 
     def join(self, state: Values, position: Position, writes: Writes, root: Root) -> Joined:
         """Join a step. Raises StateError where a value cannot be stored, RoutingError where it goes on for too long."""
@@ -144,15 +121,7 @@ class GraphEngine:
         kept = memory_store.kept(state, [values for _, values in writes])
         return replace(_join(top, state, known, after, kept), decisions=tuple(decisions))
 
-    def _enters_graphs(self, task: Task) -> bool:
-        """Return whether graphs are entered before the node runs, because a person changed the state or the way."""
-        if not self.workflow.inner:
-            return False
-        kept = task.position.engine
-        return kept is None or thaw(self.workflow.graphs, kept, task.state, Known()).is_stale()
-
-    def _passes(self, task: Task, node: GraphNode, context: Context) -> Passes:
-        """Yield each call of the node's code, and take what it wrote or raised. Return what the attempt writes."""
+    def _perform(self, task: Task, node: GraphNode, context: Context, surroundings: Surroundings) -> Values:
         listener = Listener(context)
         nodes = self._under(node, task.variant)
         who = f"node {task.node!r}"
@@ -167,11 +136,11 @@ class GraphEngine:
             prepared = stepper.prepare(top, frame, branch, nodes, interrupts)
             running = Running(frame, prepared, nodes, stepper.runtime.store, listener)
             awaited = awaited or is_async(prepared.proc)
-            call = partial(clocked, context, running.arun) if awaited else running.run
+            call = running.arun if awaited else running.run
             cached = node_cache.Cached.of(node, frame.graph, task, prepared.input)
             try:
                 found = cached.found() if cached is not None else None
-                writes, changes = found or ((yield call), {})
+                writes, changes = found or (surroundings.call(call, timeout=task.timeout), {})
             except GraphInterrupt as interrupted:
                 interrupts.ask(_only_interrupt(who, interrupted).value)
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import binascii
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,12 +27,8 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import PregelExecutableTask
 
-from wtb.core.values import Values
 from wtb.integrations.langgraph.engine.callbacks import Listener
 from wtb.integrations.langgraph.engine.frames import Frame, Write
-
-Call = Callable[[], Any]
-Passes = Generator[Call, list[Write], Values]  # the calls of a node's code in an attempt: again with each answer
 
 
 def is_async(runnable: Any) -> bool:
@@ -204,35 +200,3 @@ class Running:
 
     async def ahandle_error(self, failed: PregelExecutableTask, error: BaseException) -> PregelExecutableTask | None:
         return self.handle_error(failed, error)
-
-
-def make_calls(passes: Passes, make: Callable[[Call], list[Write]]) -> Values:
-    """Make the calls of an attempt on this thread, and return what it writes."""
-    try:
-        call = next(passes)
-        while True:
-            try:
-                writes = make(call)
-            except BaseException as error:  # noqa: BLE001 - the attempt decides
-                call = passes.throw(error)
-            else:
-                call = passes.send(writes)
-    except StopIteration as ended:
-        values: Values = ended.value
-        return values
-
-
-async def await_calls(passes: Passes) -> Values:
-    """Await the calls of an attempt, and return what it writes."""
-    try:
-        call = next(passes)
-        while True:
-            try:
-                writes = await call()
-            except BaseException as error:  # noqa: BLE001 - the attempt decides
-                call = passes.throw(error)
-            else:
-                call = passes.send(writes)
-    except StopIteration as ended:
-        values: Values = ended.value
-        return values
