@@ -35,7 +35,7 @@ export function MatrixTable({ matrix, metric, order, group, sort }) {
   const estimates = matrix.rows.map((/** @type {any} */ row) => row.metrics[metric]);
   const scale = scaleOf(estimates);
   const { better, classes } = matrix.metrics[metric];
-  const margin = matrix.rows[0]?.metrics[metric]?.within?.margin;
+  const margin = matrix.rows.find((/** @type {any} */ row) => row.metrics[metric])?.metrics[metric].within?.margin;
   const isBase = (/** @type {any} */ row) => matrix.baseline && JSON.stringify(row.combination) === JSON.stringify(matrix.baseline);
   const base = matrix.rows.find(isBase)?.metrics[metric]?.mean;
   const columns = words.sweep.columns;
