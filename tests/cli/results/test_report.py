@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.hosting.pages.site import wait_until
 from tests.support.prose import sentence
 from tests.support.report_page import Look, looking, report_browser, too_wide
 from wtb import END, Context, Sweep, Workflow, evaluator
@@ -305,10 +306,10 @@ def test_every_part_is_there_and_the_navigation_leads_to_it(written: Written, lo
 def test_the_heat_map_has_every_cell_and_changes_with_the_metric(written: Written, look: Look) -> None:
     page = look(written.page("rich"))
     drawn = "performance.getEntriesByName('heat-map').at(-1)?.detail"
-    page.wait_for_function(drawn)
+    wait_until(page, drawn)
     assert page.evaluate(drawn) == 48, "scores: those of cells that did not fail"
     page.locator("#cells").get_by_label("Metric").select_option("words")
-    page.wait_for_function(f"{drawn} === 40")
+    wait_until(page, f"{drawn} === 40")
     grid = page.get_by_role("grid", name=sentence("Cells: rows are combinations, columns are cases"))
     grid.focus()
     page.keyboard.press("ArrowDown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,6 +21,8 @@ MOST_CELLS: Final = 1_000  # of which a file has the outputs
 MOST_OUTPUT_BYTES: Final = 1_500_000  # as JSON
 _MOST_PREFIXES: Final = 2_000  # of the tree: whole levels, from the root on
 _SETTINGS: Final = 20_000  # characters
+_CONTROL: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u00([01][0-9a-fA-F])")  # as JSON escapes them
+_VISIBLE: Final = {0x7F: "\u2421", **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")}
 _T = TypeVar("_T")
 
 
@@ -61,6 +64,12 @@ def embedded_data(document: EvidenceDocument, outputs: OutputsDocument | None) -
         evidence["provenance"] = {**document["provenance"], "settings": _cut(settings)}
         graph = outline(document["provenance"]["graph"]) if document["provenance"]["graph"].get("nodes") else None
     return {"evidence": evidence, "outputs": outputs, "graph": graph, "shown": shown and sorted(shown)}
+
+
+def json_of_script(data: dict[str, Any]) -> str:
+    """Return data as JSON that cannot end the script it is in, with control characters that can be seen."""
+    text = _CONTROL.sub(lambda match: match[1] + chr(0x2400 + int(match[2], 16)), as_json(data, compact=True))
+    return text.translate(_VISIBLE).replace("<", "\\u003c")
 
 
 def _matrix(matrix: MatrixDocument, kept: list[str], shown: set[int] | None) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def matrix_tables(document: MatrixDocument) -> MatrixTables:
     return MatrixTables(
         [_table(document, metric) for metric in summary.tabled(document)] if document["rows"] else [],
         " ".join([short_table.legend(document), *names]) if summary.metric_names(document) else "",
-        sentences.left_out(document, len(shown)),
+        sentences.left_out(document, len(document["rows"]) - len(shown)),
     )
 
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, cast
 
 from markupsafe import Markup
 
-from wtb.display.json_text import as_json
 from wtb.display.matrix import gates, people
 from wtb.display.report.html import environment
 from wtb.display.report.html.bundle import WEB, bundle, without_comments
-from wtb.display.report.html.embedded_data import embedded_data
+from wtb.display.report.html.embedded_data import embedded_data, json_of_script
 from wtb.display.report.html.head import head
 from wtb.display.report.html.matrix_tables import matrix_tables
 
@@ -53,7 +52,7 @@ def _page(document: EvidenceDocument, kind: str, outputs: OutputsDocument | None
         f"script-src 'sha256-{digest}'"
     )
     style = "".join(without_comments((WEB / name).read_text("utf-8")) for name in _STYLES)
-    data = as_json(embedded_data(document, outputs), compact=True).replace("<", "\\u003c")  # so no text ends the script
+    data = json_of_script(embedded_data(document, outputs))
     return environment.render(
         "page.html",
         kind=kind,

@@ -533,7 +533,7 @@ export const words = {
     toolColumns: { calls: "calls", failed: "failed", undone: "undone by rollbacks", time: "time", usd: "cost" },
     noTools: "No node called a tool yet.",
   },
-  run: { workflow: "workflow", sweep: "sweep", session: "session", project: "project", submitted: "submitted", ended: "ended", folder: "folder", command: "command", settings: "Settings", environment: "Environment", fingerprints: "Fingerprints" },
+  run: { workflow: "workflow", sweep: "sweep", session: "session", project: "project", submitted: "submitted", ended: "ended", folder: "folder", command: "command", settings: "Settings", environment: "Environment", fingerprints: "Fingerprints", columns: ["node", "variant", "fingerprint of its code"], listed: (/** @type {string} */ name, /** @type {number} */ count) => `${name} (${format(count)})` },
   access: {
     title: "Access",
     you: (/** @type {string} */ name, /** @type {string} */ scopes) => `You are ${name}, and may: ${scopes}.`,
