@@ -51,7 +51,10 @@ settings.load_profile("tests")
 
 DATABASES = ("sqlite", "postgresql")
 
-pytest_plugins = [f"tests.support.{name}" for name in ("deadlines", "databases", "bench", "project", "cluster", "crew")]
+pytest_plugins = [
+    f"tests.support.{name}"
+    for name in ("deadlines", "databases", "next_version", "bench", "project", "cluster", "crew")
+]
 
 # What tests start is to heed Ctrl-C and the end of a terminal, also where the tests themselves run in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -26,13 +26,13 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.process_identity import WorkerIdentity, identity
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases, maintenance, publishing, queue
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE, Slot
-from wtb.store.runs.records import Outcome
 from wtb.store.runs.slots import LEASE_S
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.results import Outcome
 from wtb.store.tables.schema import executions
 
 FEW, MANY = 1_000, 1_000_000

@@ -40,7 +40,7 @@ from wtb.store.events import add_event
 from wtb.store.files.locations import workspaces_of
 from wtb.store.housekeeping.deletion import delete_sweep
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import Subject
+from wtb.store.tables.sweeps import Subject
 
 FOLLOWERS = 200
 QUIET_S = 10.0

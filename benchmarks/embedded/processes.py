@@ -39,7 +39,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
     yield of_rounds("processes: start of one", starts, "s", 0.3)
     for kind in KINDS:
         each = [1000 * s / NODE_RUNS for s in apart[kind]]
-        yield of_rounds(f"T, {kind}, {PROCESSES} warm processes: time a node run", each, "ms", 0.8)
+        yield of_rounds(f"T, {kind}, {PROCESSES} warm processes: time a node run", each, "ms", 0.3)
         yield of_rounds(f"T, {kind}: processes / threads", ratios[kind], "x")
 
 

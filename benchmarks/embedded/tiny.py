@@ -41,7 +41,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
         database.close()
     for kind in KINDS:
         each = [1000 * s / NODE_RUNS for s in seconds[kind]]
-        yield of_rounds(f"T, {kind}: time a node run", each, "ms", 0.5)
+        yield of_rounds(f"T, {kind}: time a node run", each, "ms", 0.2)
     for name, least in LEAST.items():
         yield of_rounds(f"T, LangGraph + PostgresSaver ({name})", others[name], "s")
         yield _over(f"T, the same / WTB on the same PostgreSQL ({name})", others[name], seconds["postgresql"], least)

@@ -27,8 +27,8 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.publishing import cluster_of, publish
+from wtb.store.tables.sweeps import SweepRow
 from wtb.store.telemetry.workers import worker_rows
 from wtb_workers.app import make_app
 from wtb_workers.task_messages import send

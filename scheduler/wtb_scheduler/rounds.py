@@ -22,9 +22,10 @@ from wtb.store.database import Database
 from wtb.store.growth import deferred
 from wtb.store.housekeeping.deletion import remove_hidden
 from wtb.store.read import tallies
-from wtb.store.rows.sweeps import OpenSweep, SweepRow
+from wtb.store.rows.sweeps import OpenSweep
 from wtb.store.runs import leases, maintenance, publishing
 from wtb.store.runs.task_labels import Task
+from wtb.store.tables.sweeps import SweepRow
 
 Deliver = Callable[[Sequence[Task], Mapping[str, str]], object]
 

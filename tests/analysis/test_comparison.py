@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.support.bench import in_memory, make_bench
 from tests.support.prose import sentence
@@ -294,7 +294,7 @@ def test_a_sweep_without_all_outcomes_cannot_be_told(bench: Make, sweep: Make, d
     found = compare_sweeps(database, before, after.row)
     assert found["verdict"] == "cannot tell"
     assert found["because"][-1].endswith("without an outcome in the later sweep")
-    gated = judged(database, replace(after.row, spec={**after.row.spec, "gates": ["failed == 0"]}))
+    gated = judged(database, structs.replace(after.row, spec={**after.row.spec, "gates": ["failed == 0"]}))
     assert gated["gates"][0]["holds"] is None
 
 

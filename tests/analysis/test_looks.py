@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypedDict
 
 import pytest
 import sqlalchemy as sa
+from msgspec import structs
 
 from tests.support.prose import sentence
 from wtb.analysis.early_stop import known
@@ -308,7 +308,7 @@ def test_what_is_within_the_margin_of_every_other_is_known(bench: Make, stored: 
     twins = {"answer": ["good", "good2"]}
     made = bench(workflow(), CASES, twins, evaluators={"tests:right": right}, run=IN_TURN, stop="when_known")
     made.run(node_runs=100)
-    row = replace(made.row, spec={**made.row.spec, **stored})
+    row = structs.replace(made.row, spec={**made.row.spec, **stored})
     assert (sentence("behind any other by {}", "right") in str(known(made.database, row))) == bool(stored)
 
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -17,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 import wtb
 from tests.support.amounts import examples
@@ -43,10 +43,10 @@ from wtb.store.process_identity import ProcessIdentity
 from wtb.store.read import tallies
 from wtb.store.read.queries import find_sweep, list_sweeps
 from wtb.store.read.tallies import kept, tally, tally_rows, whole_at
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cells, checkpoints, events, executions, scores
 
 Make = Callable[..., Any]
@@ -103,7 +103,7 @@ def grouped(database: Database, sweep_id: str) -> list[dict[str, Any]]:
 
 
 def tallied(database: Database, sweep_id: str) -> list[dict[str, Any]]:
-    rows = map(asdict, tally_rows(database, sweep_id))
+    rows = map(structs.asdict, tally_rows(database, sweep_id))
     return sorted(rows, key=lambda row: (row["metric"], row["combination"]))
 
 

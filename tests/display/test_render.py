@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
 from tests.support import documents, prose
-from wtb.analysis.matrix.build import best_of
+from wtb.analysis.matrix.estimates import best_of
 from wtb.analysis.search_history import Tried
 from wtb.analysis.statistics import Design, compare
 from wtb.core import texts

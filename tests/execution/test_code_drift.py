@@ -13,10 +13,10 @@ from wtb.execution.runtime import code_drift
 from wtb.execution.runtime.code_drift import WrittenFiles
 from wtb.store.database import Database
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit
+from wtb.store.tables.sweeps import SweepRow
 
 PARTS = {"flow:answer": "00", "file cache.json": "01", "file prompt.md": "02"}
 Submit = Callable[..., SweepRow]

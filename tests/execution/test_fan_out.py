@@ -28,7 +28,7 @@ from wtb.store.control import executions, questions
 from wtb.store.growth.retry import retry
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import checkpoints, values
 
 Make = Callable[..., Bench]

@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from msgspec import structs
 
 from tests.support.prose import sentence
 from wtb.core.errors import StoreError, WTBError
@@ -20,12 +20,12 @@ from wtb.execution.journal import Journal, Lost
 from wtb.store.database import Database
 from wtb.store.process_identity import ProcessIdentity
 from wtb.store.read import queries
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import budgets, cells, checkpoints, events, executions, node_runs, reservations, values
 
 LONG = 3600.0
@@ -146,8 +146,10 @@ def test_an_execution_that_lost_its_lease_loses_all_that_it_buffered_and_the_oth
     journal.record(lost.id, lost.token, checkpoints=[checkpoint(lost.id, "c1")], **say("lost", lost.id))
     journal.record(lost.id, lost.token, node_run=node_run(lost.id, "c1", "r1"), change={"head_id": "c1"})
     journal.record(lost.id, lost.token, change=FORKED, born=[child_of(lost, child)])
-    journal.record(child, 1, change=FORKED, born=[child_of(replace(lost, id=child), grandchild)], **say("lost", child))
-    journal.record(grandchild, 1, change=ENDED, outcomes=[outcome(replace(lost, id=grandchild), 0)])
+    journal.record(
+        child, 1, change=FORKED, born=[child_of(structs.replace(lost, id=child), grandchild)], **say("lost", child)
+    )
+    journal.record(grandchild, 1, change=ENDED, outcomes=[outcome(structs.replace(lost, id=grandchild), 0)])
     journal.record(kept.id, kept.token, checkpoints=[checkpoint(kept.id, "c2")], **say("kept", kept.id))
     journal.record(kept.id, kept.token, change=ENDED, outcomes=[outcome(kept, n) for n in range(2)])
 
@@ -565,7 +567,7 @@ def test_a_child_that_is_born_and_ends_in_one_batch_is_one_row(store: Store) -> 
     child = new_id()
     journal.record(parent.id, parent.token, change=FORKED, born=[child_of(parent, child)])
     journal.record(child, 1, change={"head_id": "c9"}, checkpoints=[checkpoint(child, "c9")])
-    journal.record(child, 1, change=ENDED, outcomes=[outcome(replace(parent, id=child), 0)])
+    journal.record(child, 1, change=ENDED, outcomes=[outcome(structs.replace(parent, id=child), 0)])
     journal.close()
 
     row = store.execution(child)

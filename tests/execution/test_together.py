@@ -25,11 +25,12 @@ from wtb.core.failures import Failure
 from wtb.core.stop import Stopped
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value
+from wtb.execution.attempts.attempt import Attempt
 from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Settings, Task
 from wtb.execution.execution import NodeRun
 from wtb.execution.journal import Lost
-from wtb.execution.node_run import RunningNode
+from wtb.execution.node_run import First, GroupedNodeRun, RunningNode
 from wtb.execution.sandbox import messages, pool
 from wtb.execution.sandbox.framing import Inbox, packed
 from wtb.execution.sandbox.node_process import NodeProcess
@@ -351,18 +352,22 @@ class Ending(RunningNode):
     """A node run of a group whose end takes a while."""
 
     def __init__(self) -> None:
-        self.made, self.outcome, self.answer, self.ends = threading.Event(), None, None, 0
+        self.ends = 0
 
-    def _run_to_end(self) -> NodeRun:
+    def begin(self) -> First:
+        return First(cast(Attempt, None), cast(Task, None))
+
+    def run(self, first: First | None = None) -> NodeRun:
+        assert first is not None
         self.ends += 1
         time.sleep(0.2)
-        return NodeRun("r", "a", "a", "default", cast(Result, self.answer))
+        return NodeRun("r", "a", "a", "default", cast(Result, first.result))
 
 
 def test_a_slot_that_waits_for_a_node_run_of_a_group_does_not_end_it_once_more() -> None:
-    running = Ending()
+    running = GroupedNodeRun(ending := Ending())
     with ThreadPoolExecutor(4) as slots:
         waiting = [slots.submit(running.run) for _ in range(4)]
         running.take(Result(0.0, 0.0, Record()))
-    assert running.ends == 1
+    assert ending.ends == 1
     assert {id(one.result()) for one in waiting} == {id(running.outcome)}

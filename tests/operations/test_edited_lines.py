@@ -17,7 +17,7 @@ from wtb.operations.control.rollback import rollback, undo_rollback
 from wtb.store.control import executions as steering
 from wtb.store.growth.retry import retry
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import checkpoints
 
 Make = Callable[..., Bench]

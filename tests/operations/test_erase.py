@@ -28,11 +28,12 @@ from wtb.store.access.operations import (
     end_operation,
     find_operation,
 )
-from wtb.store.database import Database, Scope
+from wtb.store.database import Database
 from wtb.store.files import uploads
 from wtb.store.files.uploads import NewUpload
 from wtb.store.read import queries, tallies
 from wtb.store.tables.schema import approvals, cases, events, executions, metadata, sweeps
+from wtb.store.transactions import Scope
 from wtb.store.transfer import backup as copies
 
 SECRET = "the story of Ana Karenina"

@@ -26,7 +26,7 @@ from wtb.planning.sweep_spec import SweepSpec, Variant
 from wtb.store.control import executions
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow
 
 LOUD: Mapping[str, Any] = {"name": "loud !!!", "of": "loud", "suffix": "!!!"}
 

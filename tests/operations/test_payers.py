@@ -16,7 +16,8 @@ from wtb.core.errors import AccessDenied
 from wtb.operations.context import Context
 from wtb.operations.control.breakpoints import list_breakpoints, set_breakpoints
 from wtb.operations.registry import OPERATIONS, Effect, Permission
-from wtb.store.database import Database, Scope
+from wtb.store.database import Database
+from wtb.store.transactions import Scope
 
 # What they run is a sweep of its own, which is charged to the token that submits it.
 CHARGED = {

@@ -23,10 +23,11 @@ from wtb.operations.administration.tokens import create_token
 from wtb.operations.context import Context
 from wtb.operations.identity import Identity, Method
 from wtb.operations.registry import OPERATIONS, Permission
-from wtb.store.database import DEFAULT_SESSION, Database, Scope
+from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.sessions import check_open, named_session
 from wtb.store.read import queries
 from wtb.store.tables.schema import values
+from wtb.store.transactions import Scope
 
 
 @pytest.fixture(scope="module")

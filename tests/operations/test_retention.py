@@ -34,8 +34,8 @@ from wtb.store.housekeeping.references import values_named
 from wtb.store.housekeeping.sizes import stored_amounts
 from wtb.store.log import take_positions
 from wtb.store.read.queries import find_execution
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.runs.records import FIRST_HAS_ROW
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.node_runs import FIRST_HAS_ROW
 from wtb.store.tables.schema import (
     attempts,
     calls,

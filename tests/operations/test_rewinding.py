@@ -21,7 +21,7 @@ from wtb.operations.control.forks import add_fork
 from wtb.operations.control.rollback import RolledBack, rollback, undo_rollback
 from wtb.store.control import executions as steering
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import checkpoints, executions, invocations, node_runs, rollbacks
 
 Make = Callable[..., Bench]

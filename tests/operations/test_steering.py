@@ -25,8 +25,8 @@ from wtb.store.control import sweeps as control
 from wtb.store.database import Database
 from wtb.store.process_identity import identity
 from wtb.store.read import queries
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import executions, sweeps
 
 CASES = [{"id": "one", "input": {"x": 1}}]

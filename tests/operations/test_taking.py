@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from msgspec import structs
 
 from tests.support.attempts import attempts
 from tests.support.bench import Bench
@@ -28,9 +28,9 @@ from wtb.store.growth.retry import retry as retry_cells
 from wtb.store.process_identity import identity
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.node_progress import adopt
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import node_runs, values
 
 Make = Callable[..., Bench]
@@ -154,7 +154,7 @@ def test_whoever_is_in_a_node_run_keeps_others_out_until_it_is_taken_back(bench:
 
     def take(id: str, *, attempts: int = c["attempts"]) -> str:
         row = claimed[id]
-        return adopt(database, id, row.token, row.head_id, {c["id"]: replace(started[0], attempts=attempts)})
+        return adopt(database, id, row.token, row.head_id, {c["id"]: structs.replace(started[0], attempts=attempts)})
 
     assert claim() == [first, second]
     assert take(first, attempts=0) == "changed"

@@ -14,9 +14,10 @@ from wtb.core.ids import new_id
 from wtb.operations.running import uploaded_cases
 from wtb.operations.running.uploaded_cases import with_uploaded_cases
 from wtb.store.access.expiry import KEPT_S
-from wtb.store.database import Database, Scope
+from wtb.store.database import Database
 from wtb.store.files import uploads
 from wtb.store.files.uploads import NewUpload
+from wtb.store.transactions import Scope
 
 
 @pytest.fixture

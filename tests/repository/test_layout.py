@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"wtb": ROOT, "wtb_workers": ROOT / "workers", "wtb_scheduler": ROOT / "scheduler"}
-MOST = 12  # packages at the top of wtb, and modules in a package
+MOST_PACKAGES = 12  # at the top of wtb
+MOST_MODULES = 20  # in a package
 MOST_ARGUMENTS = 6  # that a function asks for: those with defaults are there to be left out
 MOST_KNOWN = 12  # modules, those of commands left out, that a module of commands imports
 AT_THE_TOP = {
@@ -33,14 +34,14 @@ def graph() -> grimp.ImportGraph:
 
 def test_at_most_twelve_packages_stand_at_the_top() -> None:
     packages = {path.parent.name for path in (ROOT / "wtb").glob("*/__init__.py")}
-    assert 0 < len(packages) <= MOST, sorted(packages)
+    assert 0 < len(packages) <= MOST_PACKAGES, sorted(packages)
 
 
 def test_no_module_stands_at_the_top_but_these() -> None:
     assert {path.stem for path in (ROOT / "wtb").glob("*.py")} == AT_THE_TOP
 
 
-def test_no_package_has_more_than_twelve_modules() -> None:
+def test_no_package_has_more_modules_than_a_page_lists() -> None:
     sizes = Counter(
         ".".join(path.relative_to(place).parent.parts)
         for name, place in PACKAGES.items()
@@ -48,7 +49,7 @@ def test_no_package_has_more_than_twelve_modules() -> None:
         if path.stem != "__init__"
     )
     assert sizes.keys() >= PACKAGES.keys(), "the packages are somewhere else"
-    assert {name: n for name, n in sizes.items() if n > MOST and not name.startswith(MIGRATIONS)} == {}
+    assert {name: n for name, n in sizes.items() if n > MOST_MODULES and not name.startswith(MIGRATIONS)} == {}
 
 
 def test_every_module_is_in_the_graph(graph: grimp.ImportGraph) -> None:

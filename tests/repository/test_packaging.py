@@ -56,7 +56,7 @@ def test_the_installed_packages_are_three(names: list[str]) -> None:
 
 
 def test_migrations_templates_and_schemas_come_along(names: list[str]) -> None:
-    assert "wtb/store/migrations/versions/1000_initial.py" in names
+    assert "wtb/store/migrations/versions/2000_initial.py" in names
     assert "wtb/cli/templates/init/sweep.yaml" in names
     pages = ROOT / "wtb" / "display" / "report" / "html" / "templates"
     assert {path.relative_to(ROOT).as_posix() for path in pages.iterdir()} <= set(names)

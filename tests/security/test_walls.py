@@ -33,10 +33,11 @@ from wtb.operations.administration.tokens import create_token
 from wtb.operations.context import Context
 from wtb.operations.identity import OPERATOR
 from wtb.operations.registry import OPERATIONS, Permission
-from wtb.store.database import Database, Scope
+from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.tables.schema import metadata
 from wtb.store.tables.walls import ALL, OPEN, POLICIES, SERVER, WORKER, projects_of, projects_setting
+from wtb.store.transactions import Scope
 
 BETA = Scope(frozenset({"zebras"}))
 CALLS = tenants.calls()

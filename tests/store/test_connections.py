@@ -15,8 +15,9 @@ import sqlalchemy as sa
 from tests.support.prose import sentence
 from wtb.core.errors import StoreError
 from wtb.hosting.servers.databases import connect
-from wtb.store import database as opened
-from wtb.store.database import Database, Scope
+from wtb.store import engine
+from wtb.store.database import Database
+from wtb.store.transactions import Scope
 
 HERE = sa.text("SELECT pg_backend_pid()")
 
@@ -44,7 +45,7 @@ def test_a_connection_that_was_just_used_is_not_asked_whether_it_lives(
     first = database.scalar(HERE)
     assert database.scalar(HERE) == first
     assert asked == []
-    monkeypatch.setattr(opened, "_PING_AFTER_S", 0.0)
+    monkeypatch.setattr(engine, "_PING_AFTER_S", 0.0)
     assert database.scalar(HERE) == first
     assert len(asked) == 1
 
@@ -103,7 +104,7 @@ def test_who_opens_a_new_file_waits_for_others_that_do(
         waits.append(seconds)
         held.execute("COMMIT")
 
-    monkeypatch.setattr(opened, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     database = Database(sqlite_url)
     database.prepare()
     database.close()
@@ -113,6 +114,6 @@ def test_who_opens_a_new_file_waits_for_others_that_do(
 def test_a_new_file_that_stays_locked_is_an_error(
     sqlite_url: str, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opened, "_BUSY_S", 0.0)
+    monkeypatch.setattr(engine, "_BUSY_S", 0.0)
     with pytest.raises(StoreError, match=sentence("database is {}", "locked")):
         Database(sqlite_url).revision()

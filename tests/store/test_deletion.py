@@ -72,7 +72,7 @@ def test_who_removes_what_another_is_removing_neither_waits_nor_fails_for_a_look
     prepared_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`wtb gc` and a scheduler go on with the same deletion, each in transactions of its own."""
-    monkeypatch.setattr("wtb.store.database._SETTINGS", "-c lock_timeout=50ms")
+    monkeypatch.setattr("wtb.store.engine._SETTINGS", "-c lock_timeout=50ms")
     database, other = Database(prepared_postgres_url), Database(prepared_postgres_url)
     submit(database, new_sweep(), (NewCase(str(number), {"x": Value.of(number)}, None) for number in range(40)))
     assert deletion.begin_deletion(database, "large")

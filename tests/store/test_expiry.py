@@ -13,9 +13,10 @@ from wtb.operations.housekeeping.garbage_collection import collect
 from wtb.store.access.expiry import KEPT_S
 from wtb.store.access.idempotency import Claim, keep_answer
 from wtb.store.access.operations import NewOperation, begin_operation, end_operation
-from wtb.store.database import Database, Scope
+from wtb.store.database import Database
 from wtb.store.files.uploads import NewUpload, begin_upload
 from wtb.store.tables.schema import idempotency_keys, operations, uploads
+from wtb.store.transactions import Scope
 
 TIMES = {
     uploads: uploads.c.created_at,

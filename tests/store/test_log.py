@@ -25,10 +25,10 @@ from wtb.store.growth.retry import retry
 from wtb.store.log import START, LogPosition, derived_counts, insert_events, keep_events, take_positions
 from wtb.store.read import details, queries
 from wtb.store.rows.event_sources import DERIVED
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import DEFAULT_QUEUE
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import calls, cells, checkpoints, events, executions, invocations, node_runs, sweeps
 from wtb.store.telemetry.workers import overdue
 

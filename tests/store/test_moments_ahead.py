@@ -28,11 +28,12 @@ from wtb.store.access.idempotency import Claim, find_answer
 from wtb.store.access.operations import NewOperation, Status, begin_operation, find_operation
 from wtb.store.access.sign_ins import NewSignIn, active_sign_ins, add_sign_in, use_sign_in
 from wtb.store.control import approvals
-from wtb.store.database import Database, clock
+from wtb.store.database import Database
 from wtb.store.files.uploads import NewUpload, begin_upload
 from wtb.store.process_identity import identity, started_at, state_of
 from wtb.store.tables.schema import approvals as approvals_table
 from wtb.store.tables.schema import idempotency_keys, node_runs, operations, sign_ins, sweeps, tokens, uploads
+from wtb.store.transactions import clock
 
 HOUR_S, DAY_S, YEAR_S = 3_600.0, 86_400.0, 365 * 86_400.0
 Make = Callable[..., Bench]

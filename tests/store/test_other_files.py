@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tests.support.prose import sentence
 from wtb.core.errors import InputError, StoreError
 from wtb.store.database import Database
-from wtb.store.tables.schema import REVISION, projects
+from wtb.store.tables.schema import projects
 
 
 def url(path: Path) -> str:
@@ -42,27 +41,6 @@ def test_a_file_of_another_program_is_left_as_it_is(
     database.close()
     assert file.read_bytes() == content
     assert [path.name for path in tmp_path.iterdir()] == ["other.db"]
-
-
-@pytest.mark.parametrize(
-    ("revision", "advice"),
-    [
-        (str(int(REVISION) + 1), sentence("use the newer WTB that made it")),
-        (str(int(REVISION) - 1), sentence("run `wtb db upgrade`")),
-    ],
-)
-def test_the_advice_depends_on_which_version_is_later(tmp_path: Path, revision: str, advice: str) -> None:
-    file = tmp_path / "w.db"
-    database = Database(url(file))
-    database.prepare()
-    database.close()
-    execute(file, f"UPDATE alembic_version SET version_num = '{revision}'")
-    database = Database(url(file))
-    with pytest.raises(InputError) as caught:
-        database.prepare()
-    database.close()
-    assert advice in str(caught.value)
-    assert ("upgrade" in str(caught.value)) is (revision < REVISION)
 
 
 def test_a_database_on_a_disk_that_is_only_read_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

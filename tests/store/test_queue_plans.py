@@ -19,7 +19,7 @@ from wtb.store.control.rescore import scored_executions
 from wtb.store.database import Database
 from wtb.store.housekeeping.superseded import has_superseded
 from wtb.store.read import details, lineage
-from wtb.store.rows.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import executions
 from wtb.store.telemetry.attempts import traced_scores
 from wtb.store.telemetry.workers import left_behind

@@ -18,7 +18,7 @@ from wtb.planning.sweep_spec import read_evaluators
 from wtb.store.control import rescore, sweeps
 from wtb.store.database import Database
 from wtb.store.housekeeping.deletion import begin_deletion, delete_sweep
-from wtb.store.rows.control import ScoringRow
+from wtb.store.tables.control import ScoringRow
 from wtb.store.tables.schema import scores, scorings
 from wtb.store.tables.schema import sweeps as table
 

@@ -27,7 +27,6 @@ from wtb.store.limits.sessions import Quota
 from wtb.store.limits.usage import Usage, session_rows, usage
 from wtb.store.process_identity import ProcessIdentity, WorkerIdentity
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SessionRow
 from wtb.store.runs import leases, slots
 from wtb.store.runs.queue import Slot, occupy
 from wtb.store.runs.submission import NewCase, NewSweep
@@ -46,6 +45,7 @@ from wtb.store.tables.schema import (
     values,
 )
 from wtb.store.tables.schema import sessions as table
+from wtb.store.tables.sweeps import SessionRow
 
 if TYPE_CHECKING:
     from tests.support.bench import Bench

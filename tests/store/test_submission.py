@@ -282,7 +282,7 @@ def test_a_deleted_sweep_is_gone_at_once_and_its_rows_follow(shared: Database) -
 
 
 def test_rows_that_somebody_holds_are_waited_for(prepared_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wtb.store.database._SETTINGS", "-c lock_timeout=50ms")
+    monkeypatch.setattr("wtb.store.engine._SETTINGS", "-c lock_timeout=50ms")
     database, holder = Database(prepared_postgres_url), Database(prepared_postgres_url)
     submitted(database)
     left: list[int] = []

@@ -20,9 +20,9 @@ from wtb.planning.sweep_spec import parse_spec
 from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.read import queries
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import checkpoints, executions, node_runs, scores
+from wtb.store.tables.sweeps import SweepRow
 
 CASES = ({"id": "one", "input": {"x": 1}},)
 

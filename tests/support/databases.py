@@ -21,7 +21,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from tests.support import deadlines
 from wtb.hosting.servers.databases import connect
 from wtb.hosting.servers.postgres import PostgresServer
-from wtb.store import database
+from wtb.store import transactions
 from wtb.store.database import Database
 
 # Nothing here has to survive a power cut, and whoever drops a database may not end what vacuums it just then.
@@ -38,7 +38,7 @@ QUICK = {
 def statements_compiled_once() -> Iterator[None]:
     """Compile a statement once a process, not once for each of its hundreds of databases: a sweep has fifty of them."""
     compiled: dict[Any, Any] = {}
-    original = database._engine
+    original = transactions.make_engine
 
     def share(*given: Any) -> Engine:
         engine = original(*given)
@@ -46,7 +46,7 @@ def statements_compiled_once() -> Iterator[None]:
         return engine
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "_engine", share)
+        patch.setattr(transactions, "make_engine", share)
         for dialect in (PGDialect_psycopg, SQLiteDialect_pysqlite):  # those of all databases compile alike
             patch.setattr(dialect, "__eq__", lambda one, other: type(one) is type(other))
             patch.setattr(dialect, "__hash__", lambda one: hash(type(one)))

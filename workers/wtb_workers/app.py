@@ -16,7 +16,8 @@ from kombu import connection
 from wtb.config.broker import PREFIX, UNNAMED, Broker, queue_key
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import BrokerError, InputError
-from wtb.store.database import Database, database_url
+from wtb.store.database import Database
+from wtb.store.database_url import database_url
 from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
 from wtb.store.runs.publishing import cluster_of
 from wtb.store.runs.queue import DEFAULT_QUEUE

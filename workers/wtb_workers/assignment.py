@@ -17,10 +17,10 @@ from wtb.execution.runtime.thread_pool import Job
 from wtb.execution.state import Progress
 from wtb.store.database import Database
 from wtb.store.process_identity import WorkerIdentity
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.queue import DEFAULT_QUEUE
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
 from wtb_workers.code.warm import Codes, Refused, Warm
 
 IDLE_S = 30.0  # that an assignment is kept without work

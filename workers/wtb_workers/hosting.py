@@ -23,7 +23,7 @@ from wtb.config.stack_file import HOME
 from wtb.core.errors import WTBError
 from wtb.core.serialization.user_modules import bar
 from wtb.hosting.stack.standby import turn
-from wtb.store.database import database_url
+from wtb.store.database_url import database_url
 from wtb_workers.process import WorkerProcess
 from wtb_workers.session import STOPPED
 from wtb_workers.slots import Worker

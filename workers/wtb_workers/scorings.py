@@ -27,11 +27,11 @@ from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.process_identity import WorkerIdentity
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows.control import ScoringRow
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import queue
 from wtb.store.runs.queue import Slot
 from wtb.store.runs.slots import LEASE_S
+from wtb.store.tables.control import ScoringRow
+from wtb.store.tables.sweeps import SweepRow
 
 log = logging.getLogger("wtb")
 

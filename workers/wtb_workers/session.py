@@ -27,10 +27,10 @@ from wtb.store.growth import deferred
 from wtb.store.housekeeping.files import settle
 from wtb.store.process_identity import WorkerIdentity, identity
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases, maintenance, publishing, queue
 from wtb.store.runs.queue import ClaimOutcome, Slot, TaskClaim
 from wtb.store.runs.slots import LEASE_S, end_runner
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.walls import is_worker
 from wtb_workers.assignment import SweepAssignment
 from wtb_workers.code.warm import Codes

@@ -16,7 +16,7 @@ from wtb.planning.prepare import Prepared
 from wtb.store.database import Database
 from wtb.store.limits.sessions import named_session
 from wtb.store.read import baselines, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 def margin_documents(

@@ -15,7 +15,7 @@ from wtb.planning.metric_names import margins_of, primary_of
 from wtb.store.control import sweeps
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 WHEN_KNOWN = "when_known"
 SHARE = 0.05  # of the time, at most, goes into looking

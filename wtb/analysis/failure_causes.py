@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from wtb.core.failures import Failure
 from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, queries
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import FailedCase, FailureCause

@@ -18,7 +18,7 @@ from wtb.planning.metric_names import SWEEP_WIDE, row_figure, sweep_figure
 from wtb.store.database import Database
 from wtb.store.limits.sessions import named_session
 from wtb.store.read.baselines import find_baseline, named_baseline
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import GateDocument, GateVerdict, MatrixDocument, RowDocument

@@ -31,7 +31,7 @@ from wtb.store.database import Database
 from wtb.store.growth.stopped import stopped_of
 from wtb.store.read import aggregates, outcomes
 from wtb.store.read.aggregates import CellGroup
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import AsOf

@@ -12,8 +12,8 @@ from wtb.planning.metric_names import margins_of
 from wtb.store.control.labels import has_labels
 from wtb.store.database import Database
 from wtb.store.read import tallies
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.schedules import fire_of_sweep
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import GateDocument, JudgedMatrixDocument, MatrixDocument

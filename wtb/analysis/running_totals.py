@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wtb.analysis import interim
 from wtb.analysis.kept_matrix import read_matrix
-from wtb.analysis.matrix.build import best_of
+from wtb.analysis.matrix.estimates import best_of
 from wtb.analysis.scores import Scores
 from wtb.analysis.search_history import Ledger
 from wtb.core.documents.common import cell_counts
@@ -15,7 +15,7 @@ from wtb.core.status import CELL, FAILED_CELLS, FINAL_CELLS
 from wtb.planning.metric_names import COST
 from wtb.store.database import Database
 from wtb.store.read import aggregates, queries, tallies
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import BestDocument

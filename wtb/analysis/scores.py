@@ -36,7 +36,7 @@ from wtb.store.database import Database
 from wtb.store.growth.stopped import stopped_of
 from wtb.store.read import aggregates, costs, evidence, outcomes, queries
 from wtb.store.read.aggregates import CellGroup
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen

@@ -26,7 +26,7 @@ from wtb.store.database import Database
 from wtb.store.housekeeping import looks
 from wtb.store.housekeeping.looks import Claim, LookRow
 from wtb.store.read import outcomes, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument

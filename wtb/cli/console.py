@@ -126,7 +126,8 @@ def _check_no_server(db: str | None) -> None:
 
 def open_database(url: str | None, *, create: bool = False) -> Database:
     """The database to use, at the right version. Raises InputError where it is not there and not to be made."""
-    from wtb.store.database import Database, database_url
+    from wtb.store.database import Database
+    from wtb.store.database_url import database_url
 
     _check_no_server(url)
     database = Database(database_url(url))
@@ -143,7 +144,8 @@ def open_context(url: str | None, broker: str | None = None, *, create: bool = F
     prepare: else the database may be missing.
     """
     from wtb.operations.context import Context, Origin
-    from wtb.store.database import Database, database_url
+    from wtb.store.database import Database
+    from wtb.store.database_url import database_url
 
     _check_no_server(url)
     database = open_database(url, create=create) if prepare else Database(database_url(url))
@@ -152,7 +154,8 @@ def open_context(url: str | None, broker: str | None = None, *, create: bool = F
 
 def shared_context(url: str | None, broker: str | None) -> Context:
     """The same, of a database that workers share. Raises InputError where it is none that machines can share."""
-    from wtb.store.database import Database, check_shared, database_url
+    from wtb.store.database import Database, check_shared
+    from wtb.store.database_url import database_url
 
     _check_no_server(url)
     check_shared(Database(database_url(url)))
@@ -162,7 +165,8 @@ def shared_context(url: str | None, broker: str | None) -> Context:
 def existing_database(url: str | None) -> Database | None:
     """Return the database at the right version; None if there is none yet. Raises InputError if its stack is down."""
     from wtb.config.stack_file import is_down
-    from wtb.store.database import Database, database_url
+    from wtb.store.database import Database
+    from wtb.store.database_url import database_url
 
     database = Database(database_url(url))
     return open_database(url) if database.exists() or is_down(database.path) else None

@@ -22,7 +22,7 @@ def address(path: str, db: str | None) -> str | None:
         InputError: If the command line names a server, too, or the file of the stack cannot be read.
     """
     from wtb.config.stack_file import find_stack
-    from wtb.store.database import database_url
+    from wtb.store.database_url import database_url
 
     server = server_url(db)
     if server is None and (stack := find_stack()) is not None and database_url(db) == stack.database_url:

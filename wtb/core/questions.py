@@ -57,7 +57,7 @@ class Question:
     """
 
     kind: Kind
-    node: str | None
+    node: str
     text: str
     number: int = 0
     options: tuple[str, ...] = ()

@@ -10,8 +10,8 @@ from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal, Lost
 from wtb.execution.pauses import approval_modes
 from wtb.execution.state import RunningSweep
-from wtb.store.rows.executions import NodeRunRow
 from wtb.store.runs.node_progress import adopt
+from wtb.store.tables.node_runs import NodeRunRow
 
 PATIENCE_S = 1.0  # for another execution to leave a shared node run
 LOOK_S = 0.05

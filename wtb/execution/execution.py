@@ -15,7 +15,8 @@ from wtb.core.telemetry.task_record import TaskRecord
 from wtb.core.tree.checkpoints import Checkpoint
 from wtb.core.values import Value, Values
 from wtb.execution.engine.protocol import Result
-from wtb.store.rows.executions import AskedRow, NodeRunRow
+from wtb.store.tables.executions import AskedRow
+from wtb.store.tables.node_runs import NodeRunRow
 
 NodeRunKey = tuple[str, str]  # the key of a task, and a variant
 

@@ -12,8 +12,7 @@ from typing import Unpack
 
 from wtb.core.errors import ConflictError, StoreError, WTBError
 from wtb.core.telemetry.latencies import FLUSHES
-from wtb.store.runs.batch import Batch
-from wtb.store.runs.records import Recorded
+from wtb.store.runs.batch import Batch, Recorded
 
 log = logging.getLogger(__name__)
 

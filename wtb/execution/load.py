@@ -14,8 +14,9 @@ from wtb.execution.execution import Case, Execution, Loaded
 from wtb.store.control.questions import at_checkpoints
 from wtb.store.database import Database
 from wtb.store.read.queries import attempt_rows, case_rows, line, load_values, node_runs_from
-from wtb.store.rows.control import QuestionRow
-from wtb.store.rows.executions import ExecutionRow, NodeRunRow
+from wtb.store.tables.control import QuestionRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.node_runs import NodeRunRow
 
 
 def load_executions(database: Database, sweep_id: str, claimed: Sequence[ExecutionRow]) -> list[Execution]:

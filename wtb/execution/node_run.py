@@ -6,6 +6,7 @@ import threading
 import time
 from contextlib import nullcontext
 from itertools import count
+from typing import NamedTuple
 
 from wtb.authoring.context.attempt_record import Record
 from wtb.core.errors import StateError, StoreError, WTBError
@@ -30,15 +31,13 @@ from wtb.execution.pauses import approval_modes
 from wtb.execution.runtime.budgets import NOT_RESERVED, Reserved
 from wtb.execution.runtime.disk_space import DATABASE_BLIND_S
 from wtb.execution.state import RunningSweep
-from wtb.store.database import is_disk_full
-from wtb.store.rows.executions import NodeRunRow
-from wtb.store.rows.sweeps import NewEvent
-from wtb.store.runs.records import FIRST_HAS_ROW, Appended, NewNodeRun
+from wtb.store.database_errors import is_disk_full
+from wtb.store.runs.batch import Appended
+from wtb.store.tables.node_runs import FIRST_HAS_ROW, NewNodeRun, NodeRunRow
+from wtb.store.tables.sweeps import NewEvent
 
 _NEVER_SKIPPED = ("rejected", "provider")  # the rest of the cell would be no result of the node
 _NO_WAIT = nullcontext()
-_MADE = threading.Event()
-_MADE.set()
 
 
 class NodeRuns:
@@ -93,11 +92,9 @@ class NodeRuns:
         recorder = NodeRunRecorder(self.sweep.ids, self.journal, execution, task, self.plans.of(task.node, variant), id)
         return RunningNode(self, recorder, earlier, prior, cells, alone)
 
-    def begin(self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool) -> RunningNode:
+    def begin(self, execution: Execution, task: NodeTask, variant: str, cells: int, alone: bool) -> GroupedNodeRun:
         """Begin a node run whose first attempt is made together with others, if `goes_together` is true of it."""
-        running = self._running(execution, task, variant, cells, alone)
-        running.begin_together()
-        return running
+        return GroupedNodeRun(self._running(execution, task, variant, cells, alone))
 
     def goes_together(self, execution: Execution, task: NodeTask, variant: str) -> bool:
         """Return whether a node run is known to be quick, and nothing but its end concerns those it is begun with."""
@@ -109,13 +106,26 @@ class NodeRuns:
         return not plan.limited and not plan.rules.durable and not self.sweep.limits.budgets.bind(task.node)
 
 
+class First(NamedTuple):
+    """The first attempt of a node run, which was begun before the node run is.
+
+    Attributes:
+        attempt: The attempt.
+        task: What the engine is given.
+        result: What it came to; None if it was not made.
+    """
+
+    attempt: Attempt
+    task: Task
+    result: Result | None = None
+
+
 class RunningNode:
     """A node run while its attempts are made.
 
-    next: the attempt that is to be made next, if that is described already. made: set unless others make it now.
-    answer: what it came to, if others have made it. outcome: what the node run came to, if that was not asked for yet.
-    reserved: the budget of the attempt that runs, or runs next.
-    pending: rows of the last attempt, which are recorded with the end of the node run, or before the next attempt.
+    Attributes:
+        reserved: The budget of the attempt that runs, or runs next.
+        pending: Rows of the last attempt, which are recorded with the end of the node run, or before the next attempt.
     """
 
     def __init__(
@@ -133,80 +143,38 @@ class RunningNode:
         self.provider_wait: ProviderWait | None = None
         self.reserved = NOT_RESERVED
         self.pending: Appended = {}
-        self.next: tuple[Attempt, Task] | None = None
-        self.made = _MADE
-        self.answer: Result | None = None
-        self.outcome: NodeRun | Exception | None = None
 
-    def run(self) -> NodeRun:
-        """Run it to its end, or return what that was. Raises as `NodeRuns.run` does."""
-        if not self.made.is_set():
-            self.made.wait()
-        if isinstance(self.outcome, NodeRun):
-            return self.outcome
-        if self.outcome is not None:
-            raise self.outcome
-        return self._run_to_end()
-
-    def _run_to_end(self) -> NodeRun:
-        if self.answer is None:
+    def run(self, first: First | None = None) -> NodeRun:
+        """Run it to its end. first: what `begin` returned, if it was begun already. Raises as `NodeRuns.run` does."""
+        if first is None or first.result is None:
             self.limits.memory.wait(self.limits.stop, self._is_asked_for)
         try:
             with self.limits.permits.through(self.task.node) if self.recorder.plan.limited else _NO_WAIT:
-                result = self._run_attempts()
+                result = self._run_attempts(first or self.begin())
             return self._end(result)
         except Lost:  # the rows of its last attempt may be lost, and its reservation with them
             self.limits.budgets.release(self.reserved)
             raise
 
+    def begin(self) -> First:
+        """Reserve budget, record the start and describe the first attempt. Raises as `NodeRuns.run` does."""
+        self.reserved = self._reserve(first=self.earlier is None)
+        self._record_start()
+        self.visit = self._load_visit()
+        return self._new_attempt()
+
     def _is_asked_for(self) -> bool:
         """Return whether a person wants the execution to pause or to end."""
         return self.sweep.holds.requested(self.execution) is not None
 
-    def begin_together(self) -> None:
-        """Begin it for others to make its first attempt, where nothing forbids that: `run` raises what does."""
-        self.made = threading.Event()
-        try:
-            self._begin()
-            self.next = self._new_attempt()
-        except WTBError as error:
-            self.outcome = error
-
-    @property
-    def task_of_next(self) -> Task | None:
-        """The attempt that is to be made, if it is described already."""
-        return None if self.next is None else self.next[1]
-
-    def take(self, made: Result | Exception | None) -> None:
-        """Take what its first attempt came to, and end with that. Where it failed or was not made, `run` goes on."""
-        if self.made.is_set():
-            return
-        try:
-            if isinstance(made, Result):
-                self.answer = made
-                if made.failure is None:
-                    self.outcome = self._run_to_end()
-            elif made is not None:
-                self.outcome = made
-        except WTBError as error:
-            self.outcome = error
-        finally:
-            self.made.set()  # not before: a slot that waits for it would end it, too
-
-    def _begin(self) -> None:
-        self.reserved = self._reserve(first=self.earlier is None)
-        self._record_start()
-        self.visit = self._load_visit()
-
-    def _run_attempts(self) -> Result:
+    def _run_attempts(self, attempt: First) -> Result:
         """Make attempts until one is accepted, asks a person, is final, or was the last. Raises Stopped."""
-        if self.next is None:
-            self._begin()
         while True:
-            result = self._attempt()
+            result = self._attempt(attempt)
             if result.failure is None or not self._goes_on(result.failure, result.record):
                 return result
             self.reserved = self._reserve(first=False)
+            attempt = self._new_attempt()
 
     def _end(self, result: Result) -> NodeRun:
         """Record how the node run has ended, or that it waits for an answer, with which it continues."""
@@ -270,10 +238,12 @@ class RunningNode:
             again = [recorder.event("node_run.started", visit=self._visits, attempt=self.retries.number + 1)]
             recorder.record(node_run_change=(recorder.id, begun), appended={"events": again, "settled": settled})
 
-    def _attempt(self) -> Result:
-        """Make one attempt, and keep its rows as `pending`. Files beyond the quota of the session make it fail."""
-        attempt, task = self.next or self._new_attempt()
-        result, self.next, self.answer = self.answer, None, None
+    def _attempt(self, described: First) -> Result:
+        """Make one attempt, unless others have made it, and keep its rows as `pending`.
+
+        Files beyond the quota of the session make it fail.
+        """
+        attempt, task, result = described
         stalls = self.runs.stalls
         try:
             if result is None:
@@ -294,11 +264,11 @@ class RunningNode:
         self.pending = self._attempt_rows(result, again=attempt.begun)
         return result
 
-    def _new_attempt(self) -> tuple[Attempt, Task]:
+    def _new_attempt(self) -> First:
         self.retries.number += 1
         attempt = Attempt(self.recorder, self.visit, self.retries.number, self.reserved, self.sweep)
         point("node.starting")
-        return attempt, self._task(attempt)
+        return First(attempt, self._task(attempt))
 
     def _take_files(self, result: Result) -> None:
         """Count the files of an attempt against the quota of the session, which may make it fail."""
@@ -453,6 +423,64 @@ class RunningNode:
         self._record_pending(self.recorder.event("attempt.failed", "warning", **data))
         self.retries.prepare(failure, record)
         self.limits.stop.wait(self.retries.backoff_s)
+
+
+class GroupedNodeRun:
+    """A node run whose first attempt others make, while slots may wait for its end.
+
+    Attributes:
+        outcome: What it came to, if that is known.
+    """
+
+    def __init__(self, running: RunningNode) -> None:
+        self._running = running
+        self._first: First | None = None
+        self._made = threading.Event()
+        self.outcome: NodeRun | Exception | None = None
+        try:
+            self._first = running.begin()
+        except WTBError as error:
+            self.outcome = error
+
+    @property
+    def execution(self) -> Execution:
+        """The execution that it is a node run of."""
+        return self._running.execution
+
+    @property
+    def first_task(self) -> Task | None:
+        """The attempt that is to be made, if nothing forbade it."""
+        return None if self._first is None else self._first.task
+
+    def take(self, result: Result | Exception | None) -> None:
+        """Take what its first attempt came to, and end with that. If it failed or was not made, `run` continues."""
+        if self._made.is_set():
+            return
+        try:
+            if isinstance(result, Result):
+                assert self._first is not None, "only an attempt that was begun has a result"
+                self._first = self._first._replace(result=result)
+                if result.failure is None:
+                    self.outcome = self._running.run(self._first)
+            elif result is not None:
+                self.outcome = result
+        except WTBError as error:
+            self.outcome = error
+        finally:
+            self._made.set()  # not before: a slot that waits for it would end it, too
+
+    def release(self) -> None:
+        """Let slots run it that wait for it: nobody makes its first attempt any more."""
+        self._made.set()
+
+    def run(self) -> NodeRun:
+        """Wait until its first attempt is made, and run it to its end. Raises as `NodeRuns.run` does."""
+        self._made.wait()
+        if isinstance(self.outcome, NodeRun):
+            return self.outcome
+        if self.outcome is not None:
+            raise self.outcome
+        return self._running.run(self._first)
 
 
 def _accepted(execution: Execution, row: NodeRunRow) -> NodeRun:

@@ -19,22 +19,12 @@ from wtb.execution.engine.protocol import Result
 from wtb.execution.execution import Execution
 from wtb.execution.node_plan import NodePlan
 from wtb.execution.state import SweepIds
-from wtb.store.rows.sweeps import NewEvent
-from wtb.store.runs.records import (
-    HeldCell,
-    Logged,
-    NewAttempt,
-    NewCall,
-    NewCheckpoint,
-    NewDecision,
-    NewExecution,
-    NewFile,
-    NewMetric,
-    NewNodeRun,
-    NewQuestion,
-    NewScore,
-    Outcome,
-)
+from wtb.store.tables.checkpoints import NewCheckpoint, NewDecision, NewFile
+from wtb.store.tables.control import NewQuestion
+from wtb.store.tables.executions import NewExecution
+from wtb.store.tables.node_runs import Logged, NewAttempt, NewCall, NewNodeRun
+from wtb.store.tables.results import HeldCell, NewMetric, NewScore, Outcome
+from wtb.store.tables.sweeps import NewEvent
 
 _OF_DECISION: tuple[Literal["node", "to", "key", "why", "tried"], ...] = ("node", "to", "key", "why", "tried")
 _UNFINISHED = UNFINISHED.stored()

@@ -38,7 +38,7 @@ from wtb.store.files.workspaces import Workspaces
 from wtb.store.growth.extension import STOPPED
 from wtb.store.growth.stopped import stopped_numbers
 from wtb.store.limits.reservations import Settlement
-from wtb.store.runs.records import Appended
+from wtb.store.runs.batch import Appended
 
 T = TypeVar("T")
 
@@ -341,25 +341,25 @@ class Runner:
         if self.sweep.combinations.has_stopped(execution):
             self._drop_stopped(execution)
         execution.status = status
-        name = named(execution.case.id, self.sweep.combinations.agreed(execution)) if failure is not None else ""
-        execution.record.count_outcome(cells, len(execution.combinations), failure, name)
-        cell = {"case": execution.case.id, "repeat": execution.repeat, **data}
+        self._count_outcome(execution, cells, failure)
         count = len(execution.combinations)
-        said = count if count and status == "completed" else None
-        events = [] if said else [Happened(f"execution.{status}", records.ending(execution, cell, failure))]
-        if not said:
-            events += [Happened(f"cell.{cells}", {**cell, "combination": number}) for number in execution.combinations]
+        is_derived = status == "completed" and count > 0  # the log derives the events from the row of the execution
         reason = str(data["reason"]) if "reason" in data else None
         self._record(
             execution,
-            events,
+            [] if is_derived else _end_events(execution, status, cells, data, failure),
             severity="error" if failure else "info",
-            change=records.ended(status, failure=failure, reason=reason, cells=said),
+            change=records.ended(status, failure=failure, reason=reason, cells=count if is_derived else None),
             outcomes=records.outcomes(self.sweep.ids, execution, cells, failure),
             metrics=records.metrics(self.sweep.ids, scores, self._metrics),
             appended={"scores": records.scores(self.sweep.ids, execution, scores), "settled": settled},
         )
         self.sweep.progress.add(**{"succeeded" if cells == "succeeded" else "failed": count})
+
+    def _count_outcome(self, execution: Execution, cells: str, failure: Failure | None) -> None:
+        """Count the cells of an execution in the task that it runs in."""
+        name = named(execution.case.id, self.sweep.combinations.agreed(execution)) if failure is not None else ""
+        execution.record.count_outcome(cells, len(execution.combinations), failure, name)
 
     def _record(
         self,
@@ -375,3 +375,12 @@ class Runner:
         self.journal.record(
             execution.id, execution.token, appended={**(appended or Appended()), "events": logged}, **rows
         )
+
+
+def _end_events(
+    execution: Execution, status: str, cells: str, data: Mapping[str, Json], failure: Failure | None
+) -> list[Happened]:
+    """Return the events of an execution that has ended, and of each of its cells."""
+    cell = {"case": execution.case.id, "repeat": execution.repeat, **data}
+    end = Happened(f"execution.{status}", records.ending(execution, cell, failure))
+    return [end, *(Happened(f"cell.{cells}", {**cell, "combination": number}) for number in execution.combinations)]

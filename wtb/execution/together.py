@@ -11,7 +11,7 @@ from wtb.core.tree.checkpoints import NodeTask
 from wtb.core.tree.grouping import Choices
 from wtb.execution.engine.protocol import Result
 from wtb.execution.execution import Execution
-from wtb.execution.node_run import NodeRuns, RunningNode
+from wtb.execution.node_run import GroupedNodeRun, NodeRuns
 
 T = TypeVar("T")
 MOST = 64  # at a time
@@ -35,7 +35,7 @@ class Together:
 
     def __init__(self, node_runs: NodeRuns, wanted: Sequence[Wanted], *, alone: bool) -> None:
         self._code = node_runs.code
-        self._begun: list[RunningNode] = []
+        self._begun: list[GroupedNodeRun] = []
         if len(wanted) > 1:  # one alone gains nothing
             for one in wanted[:MOST]:
                 running = node_runs.begin(one.execution, one.task, one.variant, one.cells, alone)
@@ -48,7 +48,7 @@ class Together:
 
         go_on: called with executions that need not wait for the others any longer, where one of them is slow.
         """
-        sent = [(running, running.task_of_next) for running in self._begun if running.task_of_next is not None]
+        sent = [(running, running.first_task) for running in self._begun if running.first_task is not None]
         ended: list[Execution] = []
 
         def take(number: int, made: Result | Exception | None) -> None:
@@ -67,7 +67,7 @@ class Together:
                 running.take(error)
         finally:
             for running in self._begun:
-                running.made.set()
+                running.release()
 
     def before(self, work: Callable[[], T]) -> Callable[[], T]:
         """Return a job that has them made before it does its own work."""

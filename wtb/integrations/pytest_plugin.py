@@ -88,7 +88,8 @@ class SweepFile(pytest.File):
     def _check_baseline(self, name: str) -> None:
         """Raises InputError where there is none of this name for the sweep."""
         from wtb.core.errors import InputError
-        from wtb.store.database import Database, database_url
+        from wtb.store.database import Database
+        from wtb.store.database_url import database_url
         from wtb.store.limits.sessions import session_name
         from wtb.store.read.baselines import named_baseline
 

@@ -24,15 +24,17 @@ from wtb.operations.identity import OPERATOR, Identity
 from wtb.operations.policy.engine import find_policies
 from wtb.operations.registry import Permission
 from wtb.store.access.audit import Origin as Origin
-from wtb.store.database import Database, Scope, database_url
+from wtb.store.database import Database
+from wtb.store.database_url import database_url
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import find_session, named_session
+from wtb.store.transactions import Scope
 
 if TYPE_CHECKING:
     from wtb.core.tree.stored_spec import Limits
     from wtb.planning.publishing import Code
-    from wtb.store.rows.publications import PublicationRow
+    from wtb.store.tables.publications import PublicationRow
 
 PUBLISHERS = "wtb.publishers"  # entry points: URL of a broker, or None -> Publisher
 

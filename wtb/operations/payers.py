@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from wtb.core.errors import AccessDenied
 from wtb.operations.context import Context
-from wtb.store.database import Scope
 from wtb.store.limits.budgets import has_budget
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
+from wtb.store.transactions import Scope
 
 
 def check_payer(context: Context, sweep: SweepRow) -> None:

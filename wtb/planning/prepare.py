@@ -50,9 +50,9 @@ from wtb.store.database import Database
 from wtb.store.files.locations import check_files
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import session_name
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import Also, project_of_submission, submit
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target

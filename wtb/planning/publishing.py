@@ -17,7 +17,7 @@ from wtb.core.documents.workflows.publications import PublicationKind
 from wtb.core.errors import InputError, meant_or_known
 from wtb.store.database import Database
 from wtb.store.publications import Publication, find_publication, list_publications
-from wtb.store.rows.publications import PublicationRow
+from wtb.store.tables.publications import PublicationRow
 
 
 class PublishedCode:

@@ -15,8 +15,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from wtb.store.bulk import fetch_among, update_rows
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.tables.column_types import array_elements
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cells, executions, is_running, pooled
 
 _KEY: Final = ("sweep_id", "case_number", "repeat", "combination")

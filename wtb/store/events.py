@@ -11,12 +11,11 @@ import sqlalchemy as sa
 from wtb.core.values import Json
 from wtb.store.log import insert_events
 from wtb.store.rows.executions import OfExecution
-from wtb.store.rows.sweeps import NewEvent, Subject, SweepRow
 from wtb.store.tables.schema import comments, events
-from wtb.store.tables.sweeps import ALERTING
+from wtb.store.tables.sweeps import ALERTING, NewEvent, Subject, SweepRow
 
 
-def subject(session_id: str | None, sweep_id: str, execution_id: str | None = None) -> Subject:
+def subject(session_id: str, sweep_id: str, execution_id: str | None = None) -> Subject:
     """Return what an event is about, as columns of `events`."""
     return {"session_id": session_id, "sweep_id": sweep_id, "execution_id": execution_id}
 

@@ -22,8 +22,8 @@ import sqlalchemy as sa
 from wtb.core.status import OPEN_SWEEPS
 from wtb.store.bulk import insert_rows, parts
 from wtb.store.rows.event_sources import COLUMNS, DERIVED, events_of_row, select_derived
-from wtb.store.rows.sweeps import EventRow, NewEvent
 from wtb.store.tables.schema import events, exports, log_ids, sweeps
+from wtb.store.tables.sweeps import EventRow, NewEvent
 
 LogPosition = tuple[int, int]  # (transaction, id) of an event
 START: LogPosition = (-1, 0)

@@ -10,7 +10,7 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.documents.workflows.publications import PublicationKind
 from wtb.store.bulk import insert_missing
 from wtb.store.database import Database
-from wtb.store.rows.publications import PublicationRow
+from wtb.store.tables.publications import PublicationRow
 from wtb.store.tables.schema import now, publications
 
 

@@ -18,10 +18,11 @@ from wtb.core.ids import new_id
 from wtb.core.scoring.failure_scores import MOST_LOST
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal, fetch_row, fetch_rows, insert_missing
-from wtb.store.database import Database, clock
+from wtb.store.database import Database
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.column_types import is_ahead, is_over
 from wtb.store.tables.schema import cells, fires, is_visible, now, schedules, sessions, sweeps
+from wtb.store.transactions import clock
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target

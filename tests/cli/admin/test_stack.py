@@ -22,18 +22,15 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from tests import old_databases
 from tests.support.invariants import lives
 from tests.support.project import Outcome, Project, Running
 from tests.support.prose import sentence
 from wtb.config.stack_file import Stack, broker_url, find_stack
 from wtb.execution.sandbox.launch.launching import environment
 from wtb.hosting.servers.databases import connect
-from wtb.hosting.servers.postgres import PostgresServer
 from wtb.hosting.servers.processes import HOST, free_port
 from wtb.hosting.stack.status import stack_document
-from wtb.store.database import DEFAULT_URL, database_url
-from wtb.store.squashed import LAST
+from wtb.store.database_url import DEFAULT_URL, database_url
 from wtb.store.tables.schema import REVISION
 
 SERVERS = ("postgres", "valkey")
@@ -122,10 +119,9 @@ def shared(servers_folder: Path) -> Iterator[Project]:
 
 @dataclass(frozen=True)
 class Second:
-    """A stack in another folder, which began with a database of an older version. printed: by its `wtb up`."""
+    """A stack in another folder."""
 
     project: Project
-    printed: str
     port: int
     api_port: int
 
@@ -134,11 +130,9 @@ class Second:
 def second(servers_folder: Path) -> Iterator[Second]:
     """Beside the shared one, with a port and a password of Flower that were asked for."""
     project, port, api_port = Project(servers_folder / "second-stack"), free_port(), free_port()
-    with PostgresServer(project.folder / ".wtb" / "postgres") as server:
-        old_databases.restore(server.url)
     options = ("--detach", *QUICK, "--flower-port", str(port), "--serve-port", str(api_port))
-    up = project.wtb("up", *options, env={"WTB_FLOWER_AUTH": "me:my own"}, check=0, timeout=PATIENCE_S)
-    yield Second(project, up.said, port, api_port)
+    project.wtb("up", *options, env={"WTB_FLOWER_AUTH": "me:my own"}, check=0, timeout=PATIENCE_S)
+    yield Second(project, port, api_port)
     project.inside("down", timeout=PATIENCE_S)
     gone(project.folder)
     project.close()
@@ -226,11 +220,6 @@ def answer_of(address: str, path: str, auth: str | None, method: str = "GET") ->
 
 
 class TestASecondStack:  # before parts of the first are killed
-    @pytest.mark.slow
-    def test_upgrades_an_older_database(self, second: Second) -> None:
-        assert sentence("database upgraded from version {} to {}", LAST, REVISION) in second.printed
-        assert second.project.inside("db", "version", check=0).stdout == f"{REVISION}\n"
-
     def test_has_the_port_and_the_password_of_flower_that_were_asked_for(self, second: Second) -> None:
         flower = stack_of(second.project).flower
         assert flower is not None

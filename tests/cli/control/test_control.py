@@ -24,13 +24,13 @@ from wtb.core.values import Value
 from wtb.store.control import sweeps as control
 from wtb.store.database import Database
 from wtb.store.process_identity import WorkerIdentity
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases, maintenance
 from wtb.store.runs.batch import Batch
 from wtb.store.runs.flush import flush
 from wtb.store.runs.queue import Slot
 from wtb.store.runs.submission import NewCase, NewSweep
 from wtb.store.runs.submit import submit
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cells, events, executions, sweeps
 
 SOON_S = 5.0  # 2 s, on a machine that does other things too

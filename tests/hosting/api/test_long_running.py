@@ -24,7 +24,8 @@ from wtb.operations.running.waiting import Look
 from wtb.store.access import operations as store
 from wtb.store.access.expiry import KEPT_S
 from wtb.store.access.operations import NewOperation, Status
-from wtb.store.database import Database, Scope
+from wtb.store.database import Database
+from wtb.store.transactions import Scope
 
 READER = Identity("ann", Method.token, {Permission.read: frozenset({"quokka"})})
 ELSEWHERE = Identity("ben", Method.token, {Permission.read: frozenset({"zebras"})})

@@ -25,7 +25,7 @@ from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import SweepSpec
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 WARM_S = 300.0  # that idle node processes are kept for another sweep of the same code
 MAX_WARM = 4

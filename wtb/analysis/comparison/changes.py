@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wtb.core.documents.workflows.graphs import WorkflowDocument
     from wtb.core.tree.stored_code import StoredCode
     from wtb.core.tree.stored_spec import StoredSpec
-    from wtb.store.rows.sweeps import SweepRow
+    from wtb.store.tables.sweeps import SweepRow
 
 
 _TOOLS = "environment.tools."  # of those that no server was asked for, only what nodes called is known

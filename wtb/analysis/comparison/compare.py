@@ -39,7 +39,7 @@ from wtb.core.scoring.missing_words import hangs_on, unseen
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
 from wtb.store.read import aggregates, baselines, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import (

@@ -23,7 +23,7 @@ from wtb.core.providers.faults import is_waiting
 from wtb.core.scoring.measure import Measure
 from wtb.store.database import Database
 from wtb.store.read import outcomes
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 Booleans = NDArray[np.bool_]
 

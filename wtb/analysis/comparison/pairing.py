@@ -14,7 +14,7 @@ from wtb.core.errors import InputError
 from wtb.core.tree.clusters import is_of_equal_inputs, united
 from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import CaseChanges, CombinationChanges

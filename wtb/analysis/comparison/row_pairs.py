@@ -18,7 +18,7 @@ from wtb.core.errors import InputError
 from wtb.planning.metric_names import margins_of
 from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import CasePair, PairedRow, PairedTest, RowComparisonDocument

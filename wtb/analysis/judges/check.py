@@ -18,7 +18,7 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, outcomes
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 Asked = Literal["random", "disagreement"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wtb.authoring.evaluation.parts import ASKING
 from wtb.store.database import Database
 from wtb.store.read.aggregates import judge_versions
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 def models_of_judges(database: Database, sweep: SweepRow) -> dict[str, list[str]]:

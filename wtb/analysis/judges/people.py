@@ -9,7 +9,7 @@ from wtb.analysis.judges.trust import stored_labels
 from wtb.analysis.scores import Scores
 from wtb.core.errors import InputError
 from wtb.store.database import Database
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.analysis.judges.bias import Figure

@@ -13,7 +13,7 @@ from wtb.core.texts import plural
 from wtb.store.control.labels import label_rows, labelled_sweeps
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 def stored_labels(database: Database, sweep_id: str, metric: str) -> list[Label]:

@@ -23,7 +23,7 @@ from wtb.core.status import FINAL_CELLS
 from wtb.core.tree.added_rows import Addition
 from wtb.core.tree.combinations import in_words
 from wtb.store.database import Database
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 _NOT_YET = Estimate(0, 0, None, None, None, None, None, None)
 

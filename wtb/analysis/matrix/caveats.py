@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wtb.analysis import interim
+from wtb.analysis.matrix.facts import SweepFacts
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics.comparing import Claimed, is_claimed
 from wtb.analysis.statistics.missing.claims import corrected
+from wtb.analysis.statistics.sequential.anytime import limit_from
+from wtb.analysis.statistics.units import FEW, FEWEST
 from wtb.core.documents.matrix import is_ranked
 from wtb.core.scoring.measure import MEASURED_NAMES, without_expected
-from wtb.core.texts import listed_names
+from wtb.core.status import FINAL_CELLS
+from wtb.core.texts import listed_names, plural
 from wtb.core.tree.combinations import in_words
+from wtb.store.read import aggregates
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
-    from wtb.core.documents.matrix import MatrixDocument, RowDocument
+    from wtb.core.documents.common import Combination
+    from wtb.core.documents.matrix import MatrixDocument, MetricDocument, ProviderDocument, RowDocument
     from wtb.core.tree.stored_spec import StoredSpec
 
 _COUNTED = ("without_expected", "rare_class", "no_scale")  # findings that a matrix has figures of
@@ -146,3 +154,139 @@ def _ends(row: RowDocument, metric: str) -> list[float]:
 
 def _between(ends: Sequence[float]) -> str:
     return f"{ends[0]:.3g}" if ends[0] == ends[-1] else f"{ends[0]:.3g} to {ends[-1]:.3g}"
+
+
+def not_as_submitted(sweep: SweepRow, matrix: MatrixDocument) -> list[str]:
+    """Warn of another baseline than the sweep's own, and of cells that a person edited and that are left out."""
+    found = []
+    if matrix["baseline"] != sweep.spec.get("baseline_row"):
+        found.append(_chosen_baseline(sweep, matrix["baseline"] or {}))
+    if left_out := matrix["edited_left_out"]:
+        one = left_out == 1
+        kept_out = "1 edited cell is" if one else f"{left_out:,} edited cells are"
+        found.append(f"{kept_out} left out: a person changed {'its' if one else 'their'} state")
+    return found
+
+
+def _chosen_baseline(sweep: SweepRow, chosen: Combination) -> str:
+    named = sweep.spec.get("baseline_row")
+    own = "the sweep names none" if named is None else f"the sweep's own is {in_words(named)}"
+    return (
+        f"differences are from {in_words(chosen)}, which whoever looks chose ({own}): p allows for the number of rows, "
+        "and not for baselines that are tried one after the other"
+    )
+
+
+def answered_after_failure(failures: ProviderDocument) -> list[str]:
+    count = failures["answered_after_failure"]
+    if not count:
+        return []
+    runs = "1 node run" if count == 1 else f"{count:,} node runs"
+    return [
+        f"{runs} answered after a failed call: a provider failed, the node caught the error, and what it did instead "
+        "is graded; let the error through, so that WTB waits for the provider"
+    ]
+
+
+def lost_scores(failures: ProviderDocument, sweep_id: str) -> list[str]:
+    count = failures.get("scores", 0)
+    if not count:
+        return []
+    lost = "1 score was" if count == 1 else f"{count:,} scores were"
+    return [
+        f"{lost} lost to a provider that failed in an evaluator, and left out, not graded: score again with "
+        f"`wtb score {sweep_id}`"
+    ]
+
+
+def looked_at(seen: interim.View, metrics: Mapping[str, MetricDocument], rows: int) -> list[str]:
+    """What figures before the end rest on."""
+    as_of = seen.as_of
+    sentences = [
+        f"{seen.because}: figures are as of {as_of['cases']:,} of {as_of['of']:,} cases, the first in its random "
+        "order, and hold however often one looks"
+    ]
+    if names := [name for name, metric in metrics.items() if metric["interval"] == "asymptotic"]:
+        sentences.append(
+            f"{listed_names(names)} {'has' if len(names) == 1 else 'have'} no declared bounds (`scale`, `limits`): "
+            f"intervals before the end need {limit_from(rows)} cases and even scores, else there are none"
+        )
+    return sentences
+
+
+def few_clusters(units: int | None) -> list[str]:
+    """Warn that few clusters make intervals and tests unreliable; empty if cases are independent."""
+    if units is None or units >= FEW:
+        return []
+    if units < FEWEST:
+        return [f"the cases come from {units} clusters: too few for any test; expected {FEWEST} or more"]
+    return [f"the cases come from {units} clusters, on which intervals and tests rest: fewer than {FEW} are few"]
+
+
+def uneven_cases(matrix: MatrixDocument) -> list[str]:
+    """Where means are not over the same cases, since some combinations failed in cases in which others did not."""
+    found: dict[tuple[int, int, int], list[str]] = {}  # so that what is the same for several metrics is said once
+    rows = [row for row in matrix["rows"] if is_ranked(row)]
+    for metric in matrix["metrics"]:
+        counts = [row["metrics"][metric]["n"] for row in rows]
+        fewer = sum(0 < n < max(counts) for n in counts)
+        if fewer:
+            found.setdefault((fewer, min(n for n in counts if n), max(counts)), []).append(metric)
+    sentences = []
+    for (fewer, least, most), metrics in found.items():
+        which = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
+        sentences.append(
+            f"{which} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}), "
+            "so means cover different cases: use the Δ column, which is paired"
+        )
+    return sentences
+
+
+def _erased(erased: aggregates.Rows) -> str:
+    """A sentence about cases that are not missing, but were erased."""
+    who = sorted({str(by) for _, by, _ in erased})
+    named = listed_names([str(case) for case, _, _ in erased[:5]]) + (", ..." if len(erased) > 5 else "")
+    many = "1 case was" if len(erased) == 1 else f"{len(erased):,} cases were"
+    return (
+        f"{many} erased, with {'its' if len(erased) == 1 else 'their'} cells and scores: {named} (by {', '.join(who)})"
+    )
+
+
+def about_sweep(facts: SweepFacts) -> list[str]:
+    """Return sentences about the sweep: open and erased cells, and what changed or failed while it ran."""
+    sentences, sweep = [], facts.sweep
+    open_cells = sum(count for status, count in facts.counts.items() if status not in FINAL_CELLS)
+    if open_cells:
+        why = f" ({sweep.reason})" if sweep.reason else ""
+        sentences.append(f"{open_cells:,} cells have no outcome yet: the sweep is {sweep.status}{why}")
+    if facts.erased:
+        sentences.append(_erased(facts.erased))
+    if facts.undeclared:
+        names = ", ".join(facts.undeclared)
+        sentences.append(
+            f"which values of {names} are better is not declared, so higher counts as better: declare "
+            'it with @evaluator(better="higher") or @evaluator(better="lower"), then score again with `wtb score`'
+        )
+    for metric, count, reason in facts.scored.errors:
+        sentences.append(f"{plural(count, 'score')} of {metric} failed, such as: {reason}")
+    if facts.changed_tools:
+        sentences.append(f"changed tools: servers changed {', '.join(facts.changed_tools)} while the sweep ran")
+    for metric, models in facts.judges.items():
+        if len(models) > 1:
+            sentences.append(f"changed models: {metric} was judged by {' and '.join(models)}")
+    return sentences
+
+
+def mixed_code(counted: aggregates.Rows) -> list[str]:
+    """Warn of variants of which accepted runs come from more than one version of the code."""
+    mixed = [f"{node}={variant}" for node, variant, *_, is_mixed in counted if is_mixed]
+    return [f"mixed code: results of {', '.join(mixed)} come from more than one version of it"] if mixed else []
+
+
+def uneven_scores(metrics_by_cases: Mapping[int, Sequence[str]]) -> list[str]:
+    """Return sentences about intervals that rest on very uneven scores, given the metrics by the number of cases."""
+    return [
+        f"the intervals of {listed_names(names)} rest on {count:,} cases with very uneven scores: they cover the "
+        "truth less often than 95 times of 100"
+        for count, names in metrics_by_cases.items()
+    ]

@@ -13,7 +13,7 @@ from wtb.analysis.statistics.intervals import Floats
 from wtb.analysis.statistics.variance import Components, components
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import Narrower, NoiseDocument

@@ -11,8 +11,8 @@ from wtb.core.errors import InputError
 from wtb.store.database import Database
 from wtb.store.read.baselines import KEPT_FIRST, LAST, Night, nights_in_session, read_nights
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.schedules import Fire, fire_of_sweep, fire_rows
+from wtb.store.tables.sweeps import SweepRow
 
 
 def line_of_baseline(database: Database, name: str, tonight: SweepRow) -> Line | None:

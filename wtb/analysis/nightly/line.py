@@ -9,7 +9,7 @@ from wtb.analysis.comparison.changes import changed_code
 from wtb.analysis.statistics.missing.claims import SIGNIFICANT
 from wtb.analysis.statistics.sequential.nights import BASELINE, FIRST, JOINING, WINDOW
 from wtb.core.classes.frozen import frozen
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen

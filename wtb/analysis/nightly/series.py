@@ -27,7 +27,7 @@ from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import primary_of
 from wtb.store.database import Database
 from wtb.store.read import outcomes, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import (

@@ -15,7 +15,7 @@ from wtb.core.texts import bytes_of, plural, printable
 from wtb.core.units import parse_size
 from wtb.operations import context as contexts
 from wtb.operations.archive import exporter, importer, sweep_copies
-from wtb.store import database as databases
+from wtb.store import database_url as urls
 
 if TYPE_CHECKING:
     from wtb.core.documents.administration import ArchiveCounts
@@ -90,7 +90,7 @@ def copy(
     Examples: wtb copy nightly --to sqlite:///archive.db  |  wtb copy nightly --new-name nightly-2
     """
     if to is None and new_name is None:
-        to = databases.database_url(None)
+        to = urls.database_url(None)
     copied = sweep_copies.copy_sweep(open_context(db), ref, to, session=session, new_name=new_name)
     if format is options.Format.json:
         put_json(copied)

@@ -19,7 +19,7 @@ from wtb.display.text.admin import machine
 from wtb.display.text.inspect import graphs
 from wtb.operations.inspection import workflows
 from wtb.planning.importing import project as importing
-from wtb.store import database as databases
+from wtb.store import database_url as urls
 
 
 def init(
@@ -137,7 +137,7 @@ def doctor(
     """
     from wtb.hosting.diagnostics.machine import examine
 
-    found = examine(databases.database_url(db), broker_url(broker))
+    found = examine(urls.database_url(db), broker_url(broker))
     present(found, machine.checks, format, output)
     if not found["ok"]:
         raise typer.Exit(1)

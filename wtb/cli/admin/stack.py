@@ -98,7 +98,8 @@ def _access(stack: Stack) -> Iterator[str]:
 
         pages = stack.api.removesuffix(PREFIX)
         yield f"pages: {pages}; API: {stack.api}; `wtb token create NAME` makes a token for both"
-    from wtb.store.database import DEFAULT_URL, Database
+    from wtb.store.database import Database
+    from wtb.store.database_url import DEFAULT_URL
 
     if Database(DEFAULT_URL).exists():
         yield f"sweeps of {DEFAULT_URL} stay there; copy one to this stack with: wtb copy SWEEP --db {DEFAULT_URL}"

@@ -20,6 +20,7 @@ from wtb.config.credentials import DATABASE_URL, keep
 from wtb.core.errors import BrokerAway, InputError, StoreAway
 from wtb.core.units import MOST_SLOTS
 from wtb.store import database as databases
+from wtb.store import database_url as urls
 from wtb.store.runs import maintenance, publishing
 from wtb_workers import broker_publisher
 
@@ -213,7 +214,7 @@ def wait_for(*reach: Callable[[], object], ending: threading.Event | None = None
 
 def postgres(url: str | None) -> Database:
     """The database that workers share; it may be away. Raises InputError where it is none that machines can share."""
-    database = databases.Database(databases.database_url(url))
+    database = databases.Database(urls.database_url(url))
     databases.check_shared(database)
     return database
 

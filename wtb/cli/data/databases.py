@@ -13,6 +13,7 @@ from wtb.cli.console import confirm, missing_database, put, say
 from wtb.cli.output import present
 from wtb.core.errors import InputError
 from wtb.store import database as databases
+from wtb.store import database_url as urls
 from wtb.store.files import locations
 from wtb.store.housekeeping import version_copies
 from wtb.store.tables import schema
@@ -28,7 +29,7 @@ def db_upgrade(
 
     Example: wtb db upgrade --db postgresql://user@host/name
     """
-    database = databases.Database(databases.database_url(db))
+    database = databases.Database(urls.database_url(db))
     before = database.revision() if database.exists() else None
     if before is None:
         database.prepare()
@@ -58,7 +59,7 @@ def db_restore(
     """
     if not backup.is_file():
         raise InputError(f"{backup}: there is no such file; expected what `wtb db upgrade` kept")
-    database = databases.Database(databases.database_url(db))
+    database = databases.Database(urls.database_url(db))
     if not database.exists():
         raise missing_database(database)
     question = f"replace database {database.shown_url} by {backup}? What was recorded since is lost."
@@ -77,12 +78,13 @@ def db_version(
 
     Example: wtb db version
     """
-    database = databases.Database(databases.database_url(db))
+    database = databases.Database(urls.database_url(db))
     if not database.exists():
         raise missing_database(database)
     version = database.revision()
     document = {"database": database.shown_url, "version": version, "expected": schema.REVISION}
-    hint = "" if version == schema.REVISION else f"; this WTB expects {schema.REVISION}: run `wtb db upgrade`"
+    advice = databases.advice_on_version(version) if version else "run `wtb db upgrade`"
+    hint = "" if version == schema.REVISION else f"; this WTB expects {schema.REVISION}: {advice}"
     present(document, lambda found, width, color: f"{found['version'] or 'no tables'}{hint}", format, output)
     if version != schema.REVISION:
         raise typer.Exit(1)

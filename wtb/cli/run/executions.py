@@ -21,7 +21,7 @@ from wtb.store.read import queries
 if TYPE_CHECKING:
     from wtb.execution.runtime.sweep_run import Ended
     from wtb.store.database import Database
-    from wtb.store.rows.executions import ExecutionRow
+    from wtb.store.tables.executions import ExecutionRow
 
 
 def present_execution(

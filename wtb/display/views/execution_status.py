@@ -21,10 +21,10 @@ from wtb.store.control.pending_rollbacks import command, unfinished
 from wtb.store.database import Database
 from wtb.store.process_identity import state_of
 from wtb.store.read import details, histories, queries
-from wtb.store.rows.control import QuestionRow
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
+from wtb.store.tables.control import QuestionRow
+from wtb.store.tables.executions import ExecutionRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.executions import (

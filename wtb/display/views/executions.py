@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, cast
+
+from msgspec import structs
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, NotFound
@@ -16,8 +17,8 @@ from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
 from wtb.store.read import details, histories, lineage, queries
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -175,7 +176,7 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
         failure = Failure(**attempt.failure) if attempt.failure else None
         goes_on = failure is not None and failure.kind == BEGUN
         if goes_on and (attempt.node_run_id, attempt.number) in latest:  # it has not ended
-            attempt, failure = replace(attempt, status="running"), None
+            attempt, failure = structs.replace(attempt, status="running"), None
         tried.setdefault(attempt.node_run_id, []).append(
             {
                 "number": attempt.number,

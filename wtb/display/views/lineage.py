@@ -9,9 +9,10 @@ from wtb.core.serialization.plain_json import iso
 from wtb.store.control.rollback import SUPERSEDED
 from wtb.store.database import Database
 from wtb.store.read import details, lineage, queries
-from wtb.store.rows.control import RollbackRow
-from wtb.store.rows.executions import ExecutionRow, Mark
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.rows.executions import Mark
+from wtb.store.tables.control import RollbackRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.lineage import (

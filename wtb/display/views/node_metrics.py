@@ -10,8 +10,8 @@ from wtb.execution.engine.resource_usage import SAMPLE
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.details import cases_of
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import EventRow, SweepRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import EventRow, SweepRow
 
 METRIC = "node.metric"
 MEASURED = {"rss": "bytes", "cpu": "% of a core", "files": "open", "processes": ""}  # and the unit of each

@@ -18,9 +18,9 @@ from wtb.store.control.executions import status_in_sweep
 from wtb.store.database import Database
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries, tallies
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.publishing import cluster_of
 from wtb.store.runs.queue import DEFAULT_QUEUE
+from wtb.store.tables.sweeps import SweepRow
 from wtb.store.telemetry import workers
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from wtb.core.documents.report import HistoricPoint
 from wtb.core.serialization.plain_json import iso
 from wtb.store import schedules as store
 from wtb.store.database import Database
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.schedules import Fire, Schedule
+from wtb.store.tables.sweeps import SweepRow
 
 
 def schedule_document(database: Database, schedule: Schedule) -> ScheduleDocument:

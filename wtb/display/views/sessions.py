@@ -10,8 +10,8 @@ from wtb.store import process_identity
 from wtb.store.database import Database
 from wtb.store.limits import usage
 from wtb.store.limits.sessions import Quota, find_session
-from wtb.store.rows.sweeps import SessionRow
 from wtb.store.runs import slots
+from wtb.store.tables.sweeps import SessionRow
 
 
 def session_documents(database: Database, *, archived: bool = False) -> list[SessionDocument]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import structs
 
 from wtb.analysis.failure_causes import causes
 from wtb.core.arguments.approval import modes_of
@@ -21,8 +22,8 @@ from wtb.store.database import Database
 from wtb.store.process_identity import state_of
 from wtb.store.read import aggregates, queries
 from wtb.store.read.costs import unknown_costs
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import ApprovalMode
@@ -43,7 +44,7 @@ def status_document(database: Database, row: SweepRow, *, cases: int = 0) -> Sta
 
     cases: how many to list for each cause of failures.
     """
-    row = replace(row, reason=executions.reason_now(database, row))
+    row = structs.replace(row, reason=executions.reason_now(database, row))
     counts = queries.cell_counts(database, row.id)
     graph = queries.workflow_graph(database, row.workflow_id)
     counted, own, forks, _ = aggregates.node_run_totals(database, row.id)

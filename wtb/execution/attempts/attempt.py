@@ -25,8 +25,11 @@ from wtb.execution.journal import Journal
 from wtb.execution.node_plan import NodePlan
 from wtb.execution.runtime.budgets import Reserved
 from wtb.execution.state import RunningSweep, SweepIds
-from wtb.store.rows.sweeps import NewEvent
-from wtb.store.runs.records import Appended, NewAttempt, NewExecution, NewInvocation, NewNodeRun, Recorded
+from wtb.store.runs.batch import Appended, Recorded
+from wtb.store.tables.control import NewInvocation
+from wtb.store.tables.executions import NewExecution
+from wtb.store.tables.node_runs import NewAttempt, NewNodeRun
+from wtb.store.tables.sweeps import NewEvent
 
 ARGUMENTS = 2000  # characters of those of a call, in the event of a decision about it
 SEVERITIES = ("debug", "info", "warning", "error")

@@ -11,9 +11,9 @@ from wtb.core.values import Values
 from wtb.execution.execution import Execution
 from wtb.store.database import Database
 from wtb.store.read.queries import load_values
-from wtb.store.rows.control import InvocationRow
-from wtb.store.rows.executions import NodeRunRow
 from wtb.store.runs.node_progress import asked_above, ends_of_attempts, last_inside, taken_at, tool_calls
+from wtb.store.tables.control import InvocationRow
+from wtb.store.tables.node_runs import NodeRunRow
 
 
 @dataclass

@@ -39,7 +39,7 @@ from wtb.store.limits.reservations import (
     reserve,
 )
 from wtb.store.limits.sessions import current_name
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.costs import BudgetDocument

@@ -21,8 +21,8 @@ from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.store import FileStore
 from wtb.store.process_identity import started_at, state_of
-from wtb.store.rows.sweeps import RunnerRow
 from wtb.store.runs.leases import runner_ids, runner_rows
+from wtb.store.tables.sweeps import RunnerRow
 
 UNKNOWN_S = 3600.0  # a directory of a runner that the database does not know is removed when it is so old
 OLD_LAYOUT_S = 86400.0  # the same for what lies in `<home>/attempts`, where attempts worked before

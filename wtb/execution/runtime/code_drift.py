@@ -17,8 +17,8 @@ from wtb.planning.binding import Bound
 from wtb.planning.environment import changed_tools, present_tools
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
+from wtb.store.tables.sweeps import SweepRow
 
 log = logging.getLogger("wtb")
 

@@ -15,9 +15,9 @@ from wtb.store.database import Database
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.process_identity import may_live
 from wtb.store.read.queries import find_execution
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.slots import LEASE_S
+from wtb.store.tables.sweeps import SweepRow
 
 
 class ForkRun(SweepRun):

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from wtb.core.errors import StoreError
 from wtb.core.fault_points import point
-from wtb.store.database import Database, is_disk_full
+from wtb.store.database import Database
+from wtb.store.database_errors import is_disk_full
 from wtb.store.runs import leases
 
 LOOK_S = 1.0  # between two looks at what others decided

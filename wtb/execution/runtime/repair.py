@@ -9,7 +9,7 @@ from wtb.core.errors import StoreError
 from wtb.store.database import Database
 from wtb.store.housekeeping import damage
 from wtb.store.read.queries import case_rows, line
-from wtb.store.rows.sweeps import CaseRow, SweepRow
+from wtb.store.tables.sweeps import CaseRow, SweepRow
 
 
 def repair_sweep(database: Database, sweep: SweepRow) -> int:

@@ -40,10 +40,10 @@ from wtb.store.limits.budgets import open_budgets
 from wtb.store.limits.sessions import Quota, quota_of
 from wtb.store.limits.usage import disk_used
 from wtb.store.read.queries import choices
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.flush import flush
 from wtb.store.runs.leases import record_memory_wait, recorded_code
 from wtb.store.runs.slots import LEASE_S
+from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen

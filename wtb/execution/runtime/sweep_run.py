@@ -28,7 +28,8 @@ from wtb.execution.runtime.thread_pool import LocalPool, slots_of
 from wtb.execution.state import Progress, ended_cells
 from wtb.planning.binding import Bound
 from wtb.store.control import approvals, executions
-from wtb.store.database import Database, is_disk_full
+from wtb.store.database import Database
+from wtb.store.database_errors import is_disk_full
 from wtb.store.files.locations import check_files
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Bounds, Workspaces
@@ -37,10 +38,10 @@ from wtb.store.housekeeping.files import mark, settle
 from wtb.store.process_identity import identity, is_not_dead, may_live, state_of
 from wtb.store.read.costs import mean_seconds, measured_runs, recent_sweeps
 from wtb.store.read.queries import cell_counts, find_sweep
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import record_full, record_room
 from wtb.store.runs.slots import LEASE_S, end_runner, take_slots
+from wtb.store.tables.sweeps import SweepRow
 
 CLOSING_S = 5.0  # for slots to end once their node processes have
 ALERTS_S = 15.0  # for the last alerts

@@ -37,7 +37,7 @@ class ReadQuestion(TypedDict):
     """A `Question` as it is read; a node process may claim anything of it."""
 
     kind: Kind
-    node: str | None
+    node: str
     text: str
     number: int
     options: Sequence[str]

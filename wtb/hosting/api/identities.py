@@ -24,7 +24,7 @@ from wtb.operations.registry import Permission
 from wtb.store.access.audit import Origin
 from wtb.store.access.sign_ins import NewSignIn, active_sign_ins, add_sign_in, end_sign_in, use_sign_in
 from wtb.store.access.tokens import active_digests, use_token
-from wtb.store.rows.access import TokenRow
+from wtb.store.tables.access import TokenRow
 
 _BYTES = 20  # 160 random bits
 

@@ -27,7 +27,7 @@ from wtb.core.version import __version__
 from wtb.execution.runtime.cleanup import clean
 from wtb.execution.sandbox.launch import hidden_database, walls
 from wtb.hosting.diagnostics.finding import check
-from wtb.store.database import Database
+from wtb.store.database import Database, advice_on_version
 from wtb.store.files.locations import home_of
 from wtb.store.files.system import HAS_FILES
 from wtb.store.growth.retry import count_cut_short
@@ -139,8 +139,8 @@ def _database(url: str) -> Iterator[CheckDocument]:
             yield _role(database)
         elif HAS_FILES:
             yield _file_walls()
-        fix = "run `wtb db upgrade`, or use the WTB that made it"
         ok = revision in (None, REVISION)
+        fix = "" if revision is None else advice_on_version(revision)
         yield check("its version", revision or "no tables yet; `wtb run` makes them", fix, ok=ok)
         if revision == REVISION:
             counted = size(database)

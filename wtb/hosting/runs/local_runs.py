@@ -32,9 +32,9 @@ from wtb.operations.running.preparing import described_apart
 from wtb.store.control import executions
 from wtb.store.publications import Publication
 from wtb.store.read import queries
-from wtb.store.rows.publications import PublicationRow
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases, maintenance
+from wtb.store.tables.publications import PublicationRow
+from wtb.store.tables.sweeps import SweepRow
 
 STOPPED = "the server that ran it was stopped"  # why a run is paused that the next server continues
 MOST_AT_ONCE = 8  # runs; others wait for one of them to end

@@ -24,7 +24,7 @@ from wtb.core.telemetry.trace_ids import trace_id_of
 from wtb.core.version import __version__
 from wtb.store.database import Database
 from wtb.store.read.activity import Counts, SweepState, count, queues, sweep_states
-from wtb.store.rows.control import ExporterRow
+from wtb.store.tables.control import ExporterRow
 from wtb.store.telemetry.attempts import roots
 from wtb.store.telemetry.positions import collectors
 from wtb.store.telemetry.workers import waiting as pending_by_queue

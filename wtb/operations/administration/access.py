@@ -16,7 +16,7 @@ from wtb.operations.identity import Follower, Identity, Method, Projects
 from wtb.operations.payers import check_unbound
 from wtb.store.access import users as store
 from wtb.store.database import Database
-from wtb.store.rows.access import AccessRow
+from wtb.store.tables.access import AccessRow
 
 
 @checked

@@ -17,7 +17,7 @@ from wtb.operations.context import Context
 from wtb.store.access import audit as store
 from wtb.store.access.audit import BEFORE_ALL, Head, hash_of, is_signed, signature_of
 from wtb.store.database import Database
-from wtb.store.rows.access import AuditRow
+from wtb.store.tables.access import AuditRow
 
 MOST_PROBLEMS = 20
 _UNKNOWN = ""  # the hash of a row that is gone

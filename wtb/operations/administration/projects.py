@@ -11,7 +11,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.store.access import projects as store
-from wtb.store.rows.access import ProjectRow
+from wtb.store.tables.access import ProjectRow
 
 
 @checked

@@ -18,7 +18,7 @@ from wtb.operations.registry import Permission
 from wtb.store.access import tokens as store
 from wtb.store.limits.budgets import KINDS, Key, create_budgets
 from wtb.store.limits.sessions import NAMES, Quota, is_name
-from wtb.store.rows.access import TokenRow
+from wtb.store.tables.access import TokenRow
 
 PREFIX = "wtb_"  # by which programs that look for secrets in files know it
 _BYTES = 20  # 160 random bits

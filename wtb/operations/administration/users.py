@@ -12,7 +12,7 @@ from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.payers import check_unbound
 from wtb.store.access import users as store
-from wtb.store.rows.access import TeamRow, UserRow
+from wtb.store.tables.access import TeamRow, UserRow
 
 
 @checked

@@ -7,13 +7,13 @@ import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
+from msgspec import structs
 from pydantic import JsonValue
 
 from wtb.core.arguments.checking import checked
@@ -32,7 +32,7 @@ from wtb.store.files.manifest import decode
 from wtb.store.files.store import FileStore
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.transfer import archive as stored
 
 _ARCHIVE = "archive.wtb"
@@ -199,7 +199,9 @@ def _write(
         "choices": choices,
         "edited": row.edited,
         "cell": cell and {name: cell[name] for name in CELL},
-        "metrics": [{name: value for name, value in asdict(one).items() if name != "sweep_id"} for one in measured],
+        "metrics": [
+            {name: value for name, value in structs.asdict(one).items() if name != "sweep_id"} for one in measured
+        ],
         "history": {name: member.model_dump() for name, member in out.history.items()},
     }
     out.add(HEAD, [orjson.dumps(head, option=orjson.OPT_INDENT_2)])

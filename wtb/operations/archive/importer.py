@@ -48,8 +48,8 @@ from wtb.store.files.manifest import Manifest, decode
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping.files import add_files, check_room
 from wtb.store.limits.sessions import find_session, session_to_submit_to
-from wtb.store.rows.sweeps import SessionRow
 from wtb.store.tables.schema import cells
+from wtb.store.tables.sweeps import SessionRow
 from wtb.store.transfer import archive as stored
 
 MAX_BYTES = 4_000_000_000  # bytes that an archive may unpack to, unless more is allowed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 import sqlalchemy as sa
+from msgspec import structs
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, StoreError
@@ -15,8 +15,8 @@ from wtb.operations.context import Context, throttled
 from wtb.store.database import Database
 from wtb.store.files.locks import copying_files
 from wtb.store.housekeeping.deletion import discard_submission
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import sweeps
+from wtb.store.tables.sweeps import SweepRow
 from wtb.store.transfer import sweep_copy
 from wtb.store.transfer.renaming import NewIds
 from wtb.store.transfer.sweep_copy import Home
@@ -84,8 +84,8 @@ def renamed_copy(context: Context, sweep: SweepRow, name: str) -> Iterator[Renam
     new_ids = NewIds(sweep.id, new_id)
     spec = sweep.spec.copy()
     spec["sweep"], spec["copied_from"] = name, sweep.id
-    copy = replace(sweep, id=new_id, name=name, spec=spec, pinned=False, collected_usd=0.0)
-    copy = replace(copy, runner_id=None, running_since=None)
+    copy = structs.replace(sweep, id=new_id, name=name, spec=spec, pinned=False, collected_usd=0.0)
+    copy = structs.replace(copy, runner_id=None, running_since=None)
     row = {column.name: getattr(copy, column.name) for column in sweeps.columns}
     home = Home(sweep.session_id, sweep.project)
     data = {"from": f"{sweep.name} ({sweep.id})", "by": context.by}

@@ -22,12 +22,13 @@ from wtb.operations.context import Context, throttled
 from wtb.operations.control.pools import check_no_pool
 from wtb.store.access.projects import project_to_submit_to
 from wtb.store.bulk import Row
-from wtb.store.database import Database, database_url
+from wtb.store.database import Database
+from wtb.store.database_url import database_url
 from wtb.store.files.locks import copying_files
 from wtb.store.housekeeping.files import check_room
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 from wtb.store.transfer import sweep_copy
 from wtb.store.transfer.sweep_copy import Home
 

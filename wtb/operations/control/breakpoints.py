@@ -14,7 +14,7 @@ from wtb.operations.payers import check_payer
 from wtb.store.control import executions
 from wtb.store.read import queries
 from wtb.store.read.references import find_target
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen

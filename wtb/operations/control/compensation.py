@@ -23,9 +23,9 @@ from wtb.store.control.tool_calls import CallOfTool, begin_turn, no_calls, note_
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.process_identity import identity
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import register
 from wtb.store.runs.slots import end_runner
+from wtb.store.tables.sweeps import SweepRow
 
 Calling = Callable[[ToolCall], "str | Failure"]
 

@@ -15,8 +15,8 @@ from wtb.operations.running.local import RunHere, follow, run_fork
 from wtb.operations.running.preparing import rebind
 from wtb.planning.binding import Bound
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
+from wtb.store.tables.sweeps import SweepRow
 
 ENDING_S = 5.0  # for a run that has nothing left to do
 LOOK_S = 0.05

@@ -32,8 +32,8 @@ from wtb.store.control.forks import NewFork, insert_fork, let_workers_go_on
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen

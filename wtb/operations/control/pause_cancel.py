@@ -21,10 +21,10 @@ from wtb.store.growth.retry import retry as retry_cells
 from wtb.store.process_identity import is_not_dead
 from wtb.store.read import queries
 from wtb.store.read.references import ExecutionTarget, TargetKind, find_target
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs import leases
 from wtb.store.runs.leases import runs_now
 from wtb.store.runs.publishing import published_ids
+from wtb.store.tables.executions import ExecutionRow
 
 PATIENCE_S = 10.0  # for an execution to pause before its next step
 LOOK_S = 0.05

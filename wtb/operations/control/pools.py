@@ -18,7 +18,7 @@ from wtb.operations.context import Context
 from wtb.store.database import Database
 from wtb.store.housekeeping.pools import Source, insert_pool, sources_of
 from wtb.store.read import outcomes, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 NAMED = 3  # cases or nodes that an error names
 # What two sweeps must have alike to be repeats of each other, as people call it.

@@ -22,7 +22,7 @@ from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.histories import read_history
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow
 
 
 @frozen

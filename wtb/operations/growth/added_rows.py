@@ -37,8 +37,9 @@ from wtb.store.growth.fork_points import NewRow, Origin
 from wtb.store.read import aggregates, outcomes, queries
 from wtb.store.read.lineage import line, marks
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow, Mark
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.rows.executions import Mark
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen

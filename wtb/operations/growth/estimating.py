@@ -8,7 +8,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.planning.estimate import Estimate, estimate
 from wtb.store.database import Database
 from wtb.store.read.costs import mean_usd_by_node
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 Amount = tuple[float, float | None]  # at least, and at most; None if there is no bound
 Combinations = Sequence[Mapping[str, str]]

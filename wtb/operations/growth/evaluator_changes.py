@@ -14,7 +14,7 @@ from wtb.core.tree.stored_code import EVALUATORS, RecordedCode, why
 from wtb.core.tree.stored_spec import recorded_evaluators
 from wtb.operations.context import Context
 from wtb.planning.binding import Bound
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 def accept_evaluators(

@@ -39,8 +39,8 @@ from wtb.store.growth.extension import Extension, insert_extension
 from wtb.store.growth.row_cells import Begun
 from wtb.store.growth.stopped import restart_combinations
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
+from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen

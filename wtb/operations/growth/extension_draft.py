@@ -26,7 +26,7 @@ from wtb.planning.sweep_spec import Variant, read_variants
 from wtb.store.growth.fork_points import NewRow
 from wtb.store.growth.stopped import stopped_of
 from wtb.store.read import baselines, evidence, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 _NOTHING = "nothing to add; expected cases, more repeats, variants or a stopped combination"
 

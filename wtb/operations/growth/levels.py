@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from wtb.authoring.graph import queue_of, reachable, successors
 from wtb.core.classes.frozen import frozen
@@ -17,8 +18,8 @@ from wtb.planning.prepare import stored_spec
 from wtb.planning.sweep_spec import SweepSpec, Variant
 from wtb.store.database import Database
 from wtb.store.growth.deferred import AT_START
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
+from wtb.store.tables.sweeps import SweepRow
 
 Choices = Mapping[str, str]
 Code = Callable[[SweepSpec], Bound]
@@ -96,7 +97,7 @@ def with_levels(sweep: SweepRow, present: Bound, code: Code, levels: Mapping[str
     varied: StoredSpec = {**sweep.spec, "vary": vary}
     if present.spec.texts:
         varied["texts"] = dict(present.spec.texts)
-    bound = code(stored_spec(replace(sweep, spec=varied)))
+    bound = code(stored_spec(structs.replace(sweep, spec=varied)))
     check_pool(bound)
     if bound.workflow.nodes.keys() != present.workflow.nodes.keys():
         raise InputError(f"{', '.join(levels)}: what runs as one node cannot change in a sweep that has run")

@@ -23,9 +23,9 @@ from wtb.planning.data.case_problems import MAX_PROBLEMS
 from wtb.planning.data.checking import check_cases
 from wtb.planning.data.picking import Only, pick_cases
 from wtb.planning.prepare import Prepared, of_workflow
-from wtb.store.rows.sweeps import CaseRow, SweepRow
 from wtb.store.runs.submission import NewCase
 from wtb.store.tables.schema import cases
+from wtb.store.tables.sweeps import CaseRow, SweepRow
 
 MOST_NAMED = 3  # cases that a note names
 _KINDS = ("equal_inputs", "equal_inputs_apart", "contradictory_expected", "similar_inputs", "without_expected")

@@ -15,7 +15,7 @@ from wtb.operations.control.pools import check_no_pool
 from wtb.planning.prepare import matching
 from wtb.store.growth.stopped import Stop, stop_combinations, stopped_of
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 Choices = Mapping[str, str]
 

@@ -51,7 +51,8 @@ from wtb.operations.running.submitting import Submitted
 from wtb.operations.sweep import Sweep
 from wtb.planning.data.picking import Only
 from wtb.planning.prepare import Prepared
-from wtb.store.database import Database, check_shared, database_url
+from wtb.store.database import Database, check_shared
+from wtb.store.database_url import database_url
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
 

@@ -41,7 +41,7 @@ from wtb.planning.sweep_spec import Variant
 from wtb.store.control import executions as store
 from wtb.store.read import queries
 from wtb.store.read.references import find_one
-from wtb.store.rows.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow
 
 
 class ExecutionHandle(TargetHandle):

@@ -14,7 +14,7 @@ from wtb.core.failures import Failure
 from wtb.execution.state import Progress as RunProgress
 from wtb.store.database import Database
 from wtb.store.read import details, queries
-from wtb.store.rows.executions import ExecutionRow
+from wtb.store.tables.executions import ExecutionRow
 
 T = TypeVar("T")
 

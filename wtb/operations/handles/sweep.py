@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
+
+from msgspec import structs
 
 from wtb.analysis.comparison.compare import LOOKED_INTO
 from wtb.analysis.judges.check import JudgeCheck, LabelQueue
@@ -65,7 +66,8 @@ from wtb.operations.telemetry.export import ExportedTraces, export_traces
 from wtb.planning.binding import Bound, bind
 from wtb.planning.factors.parameter_files import read_level_files, with_file_texts
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import ListedSweep, SweepRow
+from wtb.store.rows.sweeps import ListedSweep
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -117,9 +119,18 @@ class SweepHandle(TargetHandle):
         row = self._row
         graph = queries.workflow_graph(self.database, row.workflow_id)
         counts = queries.cell_counts(self.database, self.id)
-        own = (getattr(row, column.name) for column in fields(row))
         listed = ListedSweep(
-            *(*own, graph["name"], graph.get("version"), graph.get("metadata"), row.status, None, None, None, counts)
+            *(
+                *structs.astuple(row),
+                graph["name"],
+                graph.get("version"),
+                graph.get("metadata"),
+                row.status,
+                None,
+                None,
+                None,
+                counts,
+            )
         )
         return sweep_record(sweep_document(listed))
 

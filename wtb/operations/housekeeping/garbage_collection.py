@@ -22,7 +22,7 @@ from wtb.operations.context import Context, throttled
 from wtb.operations.housekeeping import orphan_files
 from wtb.store.access.expiry import Copies, count_expired, remove_expired
 from wtb.store.access.projects import retentions
-from wtb.store.database import Database, Scope, clock
+from wtb.store.database import Database
 from wtb.store.files.judgements import find_unused, remove_unused
 from wtb.store.files.locations import home_of
 from wtb.store.files.locks import removing_files
@@ -31,6 +31,7 @@ from wtb.store.housekeeping import deletion, references, superseded, unreference
 from wtb.store.housekeeping.retention import expired_sweeps, removable, settled_sweeps
 from wtb.store.tables.schema import sweeps
 from wtb.store.threads.rows import remove_writes_without_session
+from wtb.store.transactions import Scope, clock
 
 PASS = 500_000  # values that are looked at in one go
 _COUNTED = ("sweeps", "checkpoints", "node_runs")

@@ -10,7 +10,7 @@ from wtb.core.serialization.plain_json import readable
 from wtb.store.bulk import parts
 from wtb.store.database import Database
 from wtb.store.read import details, queries
-from wtb.store.rows.control import InvocationRow
+from wtb.store.tables.control import InvocationRow
 
 PART: Final = 100  # events whose values are in memory at a time
 _DIGESTS: Final = {"node_run.succeeded": "writes", "execution.completed": "result"}  # kind -> key of its data

@@ -23,7 +23,7 @@ from wtb.store.files.manifest import Manifest, compare
 from wtb.store.read import details, queries
 from wtb.store.read.histories import read_history
 from wtb.store.rows.results import FoundCell
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen

@@ -14,7 +14,7 @@ from wtb.operations.inspection.event_values import PART, with_values
 from wtb.operations.inspection.log import event_document, matches, position_of, read_pages, severities_from
 from wtb.store.log import LogPosition
 from wtb.store.read.activity import LivelySweep, Moment, lively_sweeps, read_moment
-from wtb.store.rows.sweeps import EventRow
+from wtb.store.tables.sweeps import EventRow
 
 
 @frozen

@@ -21,8 +21,8 @@ from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position, log_rows
 from wtb.store.read import details, queries
 from wtb.store.read.references import find
-from wtb.store.rows.sweeps import EventRow, SweepRow
 from wtb.store.runs.leases import sweep_statuses
+from wtb.store.tables.sweeps import EventRow, SweepRow
 
 SEVERITIES: Final = ("debug", "info", "warning", "error")
 

@@ -23,7 +23,7 @@ from wtb.operations.context import Context
 from wtb.store.limits.sessions import find_session
 from wtb.store.read import details, queries
 from wtb.store.read.references import find, find_one, find_target
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 ListedCases = Annotated[int, Number(0, 100, whole=True)]
 

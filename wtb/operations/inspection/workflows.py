@@ -20,7 +20,7 @@ from wtb.core.errors import NotFound, did_you_mean
 from wtb.core.serialization.plain_json import iso
 from wtb.operations.context import Context
 from wtb.store.publications import list_publications
-from wtb.store.rows.publications import PublicationRow
+from wtb.store.tables.publications import PublicationRow
 
 
 @checked

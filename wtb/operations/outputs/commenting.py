@@ -20,7 +20,7 @@ from wtb.store.control import comments
 from wtb.store.control.comments import CommentedCell
 from wtb.store.database import Database
 from wtb.store.read import details, evidence, queries
-from wtb.store.rows.results import ListedComment
+from wtb.store.tables.results import ListedComment
 
 _AUTHOR: Final = 255
 

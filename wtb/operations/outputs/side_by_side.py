@@ -33,7 +33,7 @@ from wtb.store.read.outputs import output_rows
 from wtb.store.read.outputs.output_filters import OutputFilters, Place, WorstFirst, WrongIn, matching_places
 from wtb.store.read.outputs.output_rows import Beginning, CellPlace, OutputCell
 from wtb.store.read.references import find, find_one
-from wtb.store.rows.sweeps import CaseRow, SweepRow
+from wtb.store.tables.sweeps import CaseRow, SweepRow
 
 PAGE: Final = 20
 MOST_KEYS: Final = 16

@@ -18,7 +18,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.read import references
 from wtb.store.read.queries import find_sweep, workflow_graph
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 def authorize(database: Database, by: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from wtb.core.tree.checkpoints import shown
 from wtb.operations.results.preference_files import RESULTS, Preference, append, name_of
 from wtb.store.database import Database
 from wtb.store.read import evidence, outcomes, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 Job = tuple[int, int, int]  # a case, the row that is shown first, and the second
 

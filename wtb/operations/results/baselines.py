@@ -24,8 +24,8 @@ from wtb.store.read import baselines as store
 from wtb.store.read import queries
 from wtb.store.read.references import SweepTarget
 from wtb.store.rows.results import ListedBaseline
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.submit import submit_again
+from wtb.store.tables.sweeps import SweepRow
 
 
 class BaselineResult(BaselineDocument):

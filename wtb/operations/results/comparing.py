@@ -26,7 +26,7 @@ from wtb.planning.data.picking import Only
 from wtb.planning.prepare import Prepared
 from wtb.store.read.baselines import Night, add_night, find_baseline, named_baseline, set_baseline
 from wtb.store.read.queries import choices, find_sweep
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 @checked

@@ -21,7 +21,7 @@ from wtb.operations.results.labelling import text_of
 from wtb.store.database import Database
 from wtb.store.read import evidence, queries
 from wtb.store.read.costs import models_called
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 @checked

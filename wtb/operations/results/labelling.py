@@ -28,7 +28,7 @@ from wtb.operations.inspection.cells import cell_documents, value_or_plain
 from wtb.operations.results.label_files import GivenLabel, read_labels
 from wtb.store.control.labels import NewLabel, label_rows, write_labels
 from wtb.store.read import evidence, queries
-from wtb.store.rows.sweeps import CaseRow
+from wtb.store.tables.sweeps import CaseRow
 
 RATER = 255  # characters
 

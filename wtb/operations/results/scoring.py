@@ -50,10 +50,10 @@ from wtb.store.limits.budgets import open_budgets
 from wtb.store.limits.reservations import settle
 from wtb.store.process_identity import identity
 from wtb.store.read import queries
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.runs.slots import end_runner
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
 
 
 @frozen

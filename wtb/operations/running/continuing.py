@@ -42,8 +42,8 @@ from wtb.store.growth.retry import retry as retry_cells
 from wtb.store.limits.budgets import check_limits
 from wtb.store.read import queries
 from wtb.store.read.references import ExecutionTarget, SweepTarget, Target, TargetKind, find_target
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
+from wtb.store.tables.sweeps import SweepRow
 from wtb.store.telemetry import workers
 
 LET_GO_S = 15.0  # that workers get to end what they run of a paused sweep: nodes have a grace of 10 s

@@ -29,7 +29,7 @@ from wtb.planning.binding import Bound
 from wtb.planning.prepare import Prepared
 from wtb.planning.sweep_spec import SingleSpec
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 ShowProgress = Callable[[Progress], None]
 

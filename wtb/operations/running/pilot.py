@@ -21,7 +21,7 @@ from wtb.planning.data.picking import Only
 from wtb.planning.prepare import Prepared
 from wtb.store.database import Database
 from wtb.store.read.costs import case_totals, unknown_costs
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 METHOD: Final = "mean of the cases that ran, times all cases and repeats; 95% t interval of that mean"
 _LONGEST = 190  # of a sweep's name, so that its pilot's is one, too

@@ -30,8 +30,8 @@ from wtb.planning.sweep_spec import SweepSpec, load_spec, parse_single
 from wtb.store.database import Database
 from wtb.store.files.safe_directories import remove_tree
 from wtb.store.files.workspaces import Workspaces
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
+from wtb.store.tables.sweeps import SweepRow
 from wtb.store.tables.walls import has_walls
 
 

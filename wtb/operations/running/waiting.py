@@ -17,8 +17,8 @@ from wtb.operations.running.local import ShowProgress
 from wtb.store.database import Database
 from wtb.store.read import queries
 from wtb.store.read.references import Target, find_target
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
+from wtb.store.tables.sweeps import SweepRow
 
 LOOK_S = 0.2  # between two looks at a sweep's status
 COUNT_SHARE = 0.1  # of the time that counting its cells may take

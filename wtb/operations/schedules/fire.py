@@ -43,9 +43,9 @@ from wtb.operations.schedules.fire_code import FIRE, code_of_fire, prepared_fire
 from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.read import aggregates, baselines, queries
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.schedules import Claim, Fire
+from wtb.store.tables.sweeps import SweepRow
 
 Say = Callable[[str], None]
 

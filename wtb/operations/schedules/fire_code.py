@@ -18,8 +18,8 @@ from wtb.planning.binding import Bound
 from wtb.planning.prepare import Prepared, prepare, stored_spec
 from wtb.planning.sweep_spec import load_spec
 from wtb.store.limits.sessions import session_name
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.submit import project_of_submission
+from wtb.store.tables.sweeps import SweepRow
 
 FIRE = "the process of a fire"
 FIRES = "fires"  # the folder of its node processes

@@ -23,9 +23,9 @@ from wtb.store import schedules as store
 from wtb.store.database import Database
 from wtb.store.process_identity import may_live
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs import leases
 from wtb.store.schedules import Fire, Schedule
+from wtb.store.tables.sweeps import SweepRow
 
 VERSION: Final = 1
 

@@ -11,7 +11,7 @@ from wtb.core.telemetry.contents import Attributes, model_content, openinference
 from wtb.core.telemetry.spans import Attribute, Span, SpanEvent, SpanLink
 from wtb.core.telemetry.trace_ids import attempt_span_id, span_id_of, trace_id_of
 from wtb.store.database import Database
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 from wtb.store.telemetry.attempts import (
     TracedAttempt,
     TracedCall,

@@ -21,9 +21,9 @@ from wtb.operations.telemetry.export import SERVICE, requests_of
 from wtb.operations.telemetry.settings import TelemetrySettings
 from wtb.store.bulk import parts
 from wtb.store.database import Database
-from wtb.store.rows.control import ExporterRow
 from wtb.store.rows.sweeps import BehindSweep
 from wtb.store.runs.slots import LEASE_S
+from wtb.store.tables.control import ExporterRow
 from wtb.store.telemetry import positions
 
 PATIENCE_S: Final = 30.0  # for which it waits for sweeps that have work for workers

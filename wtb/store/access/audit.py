@@ -18,9 +18,10 @@ import sqlalchemy as sa
 from wtb.core.access.attribution import BY_TOKEN
 from wtb.core.classes.frozen import frozen
 from wtb.store.bulk import equal, fetch_records
-from wtb.store.database import Database, clock
-from wtb.store.rows.access import AuditRow
+from wtb.store.database import Database
+from wtb.store.tables.access import AuditRow
 from wtb.store.tables.schema import audit
+from wtb.store.transactions import clock
 
 BEFORE_ALL = "0" * 64  # what stands for the hash of the row before the first
 PRUNE = "audit prune"

@@ -12,10 +12,11 @@ import sqlalchemy as sa
 
 from wtb.core.classes.frozen import frozen
 from wtb.store.bulk import parts
-from wtb.store.database import Database, Scope
+from wtb.store.database import Database
 from wtb.store.tables.column_types import is_ahead, is_over
 from wtb.store.tables.schema import idempotency_keys, now, operations, uploads
 from wtb.store.tables.walls import projects_of
+from wtb.store.transactions import Scope
 
 KEPT_S = 86_400.0
 COMES_S = 120.0  # all of an upload must have come by then

@@ -14,7 +14,7 @@ from wtb.store.access.expiry import remove_expired
 from wtb.store.access.scope import scope_of
 from wtb.store.bulk import insert_of
 from wtb.store.database import Database
-from wtb.store.rows.access import IdempotencyKeyRow
+from wtb.store.tables.access import IdempotencyKeyRow
 from wtb.store.tables.schema import idempotency_keys
 from wtb.store.tables.walls import projects_setting
 

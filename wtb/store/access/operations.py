@@ -14,11 +14,12 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
 from wtb.store.access.expiry import remove_expired
 from wtb.store.bulk import fetch_record
-from wtb.store.database import Database, clock
-from wtb.store.rows.access import OperationRow
+from wtb.store.database import Database
+from wtb.store.tables.access import OperationRow
 from wtb.store.tables.column_types import FARTHEST_S, is_over
 from wtb.store.tables.schema import now, operations
 from wtb.store.tables.walls import projects_of, projects_setting
+from wtb.store.transactions import clock
 
 LEASE_S = 60.0  # a third of it passes between renewals, each of which may wait 30 s for SQLite's lock
 

@@ -12,7 +12,7 @@ from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.access.scope import in_scope, scope_of
 from wtb.store.bulk import fetch_record, insert_missing
 from wtb.store.database import Database
-from wtb.store.rows.access import ProjectRow
+from wtb.store.tables.access import ProjectRow
 from wtb.store.tables.schema import projects, sessions, sweeps
 
 if TYPE_CHECKING:

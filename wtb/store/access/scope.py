@@ -23,7 +23,8 @@ from wtb.store.tables.schema import (
 )
 
 if TYPE_CHECKING:
-    from wtb.store.database import Database, Scope
+    from wtb.store.database import Database
+    from wtb.store.transactions import Scope
 
 _BY_NAME = {
     access: access.c.project,

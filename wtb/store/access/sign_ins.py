@@ -11,10 +11,11 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.ids import new_id
 from wtb.store.access.tokens import USED_S, is_active
 from wtb.store.bulk import fetch_record
-from wtb.store.database import Database, clock
-from wtb.store.rows.access import SignInRow, TokenRow
+from wtb.store.database import Database
+from wtb.store.tables.access import SignInRow, TokenRow
 from wtb.store.tables.column_types import is_ahead
 from wtb.store.tables.schema import now, sign_ins, tokens
+from wtb.store.transactions import clock
 
 MOST_S = 14 * 86_400.0  # whatever they do meanwhile, people sign in again
 OF_PROVIDER_S = 12 * 3600.0  # and sooner where a provider may have thought better of it meanwhile

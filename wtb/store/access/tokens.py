@@ -13,10 +13,11 @@ from wtb.core.ids import new_id
 from wtb.store.access.projects import check_project
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_record, fetch_records
-from wtb.store.database import Database, clock
-from wtb.store.rows.access import TokenRow
+from wtb.store.database import Database
+from wtb.store.tables.access import TokenRow
 from wtb.store.tables.column_types import is_ahead
 from wtb.store.tables.schema import now, tokens, users
+from wtb.store.transactions import clock
 
 USED_S = 60  # how exactly it is kept when a token was used: a write for each request would be too much
 

@@ -12,7 +12,7 @@ from wtb.store.access.projects import check_project
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_record, fetch_records, insert_missing
 from wtb.store.database import Database
-from wtb.store.rows.access import AccessRow, TeamRow, UserRow
+from wtb.store.tables.access import AccessRow, TeamRow, UserRow
 from wtb.store.tables.schema import access, members, now, sign_ins, teams, tokens, users
 
 _KIND = {users: "user", teams: "team"}

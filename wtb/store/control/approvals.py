@@ -18,12 +18,11 @@ from wtb.store.control.edits import edited_head
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 from wtb.store.read.queries import as_bytes
-from wtb.store.rows.control import QuestionRow, StoredAnswer
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import Subject
-from wtb.store.runs.records import NewQuestion
 from wtb.store.tables.column_types import is_ahead
+from wtb.store.tables.control import NewQuestion, QuestionRow, StoredAnswer
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import approvals, awaiting, executions, now, values
+from wtb.store.tables.sweeps import Subject
 
 
 def ask(connection: sa.Connection, asked: Sequence[tuple[str, NewQuestion]]) -> None:

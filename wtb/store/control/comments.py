@@ -14,7 +14,7 @@ from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.events import add_event, last_comment_number, subject
 from wtb.store.housekeeping.retention import locked_sweep
-from wtb.store.rows.results import ListedComment
+from wtb.store.tables.results import ListedComment
 from wtb.store.tables.schema import cases, cells, comments
 
 

@@ -14,9 +14,9 @@ from wtb.store.bulk import fetch_record, fetch_records, insert_rows, insert_valu
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import is_edited
-from wtb.store.rows.executions import CheckpointRow, ExecutionRow
 from wtb.store.runs.leases import move_cells, releasing
-from wtb.store.runs.records import NewCheckpoint
+from wtb.store.tables.checkpoints import CheckpointRow, NewCheckpoint
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cases, checkpoints, executions, sweeps, workflows
 
 

@@ -24,10 +24,10 @@ from wtb.store.control.sweeps import cancel_executions
 from wtb.store.database import Database
 from wtb.store.events import add_event, add_execution_event, subject
 from wtb.store.read.lineage import ids_below, of_same_case, rows_of
-from wtb.store.rows.control import QuestionRow
-from wtb.store.rows.executions import AskedRow, ExecutionRow, NodeRunUnderWay
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.rows.executions import NodeRunUnderWay
 from wtb.store.runs.leases import move, move_cells, try_move
+from wtb.store.tables.control import QuestionRow
+from wtb.store.tables.executions import AskedRow, ExecutionRow
 from wtb.store.tables.schema import (
     approvals,
     awaiting,
@@ -42,6 +42,7 @@ from wtb.store.tables.schema import (
     now,
     sweeps,
 )
+from wtb.store.tables.sweeps import SweepRow
 
 # What keeps a sweep from its end: executions that people forked are no part of it.
 _OPEN = (executions.c.status.in_(OPEN_EXECUTIONS), executions.c.choices.is_(None))

@@ -13,13 +13,13 @@ from wtb.core.ids import new_id
 from wtb.core.values import Json, Value
 from wtb.store.bulk import insert_rows
 from wtb.store.control.edits import edited_head, locked
-from wtb.store.database import Database, clock
+from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs.leases import claim_rows, try_move
-from wtb.store.runs.records import NewExecution
+from wtb.store.tables.executions import ExecutionRow, NewExecution
 from wtb.store.tables.schema import executions, sweeps
+from wtb.store.transactions import clock
 
 
 @frozen(slots=True)

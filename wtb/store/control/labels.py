@@ -12,7 +12,7 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import insert_rows
 from wtb.store.database import Database
 from wtb.store.housekeeping.retention import locked_sweep
-from wtb.store.rows.results import LabelRow
+from wtb.store.tables.results import LabelRow
 from wtb.store.tables.schema import is_visible, labels, sweeps
 
 _KEY = ("case_number", "repeat", "combination", "rater")

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError
-from wtb.store.database import Database, clock
+from wtb.store.database import Database
 from wtb.store.process_identity import ProcessIdentity, identity, may_live
-from wtb.store.rows.executions import ExecutionRow, StoredProcess, UnfinishedRollback
+from wtb.store.tables.executions import ExecutionRow, StoredProcess, UnfinishedRollback
 from wtb.store.tables.schema import executions
+from wtb.store.transactions import clock
 
 LEASE_S = 600.0  # how long somebody on another machine is believed to be at one reverse
 

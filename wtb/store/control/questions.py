@@ -12,7 +12,8 @@ from wtb.store.access.scope import in_scope
 from wtb.store.bulk import equal
 from wtb.store.database import Database
 from wtb.store.read.queries import the_one
-from wtb.store.rows.control import GroupedQuestions, ListedQuestion, QuestionRow, SameQuestion
+from wtb.store.rows.control import GroupedQuestions, ListedQuestion, SameQuestion
+from wtb.store.tables.control import QuestionRow
 from wtb.store.tables.schema import approvals, awaiting, cases, executions, is_visible, sweeps, workflows
 
 

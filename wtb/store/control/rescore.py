@@ -21,11 +21,11 @@ from wtb.store.bulk import fetch_record, insert_missing, insert_rows, update_row
 from wtb.store.database import Database
 from wtb.store.events import event_row, of_execution
 from wtb.store.log import insert_events, keep_events
-from wtb.store.rows.control import ScoringRow
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.column_types import is_over
+from wtb.store.tables.control import ScoringRow
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cells, executions, is_visible, metrics, now, scores, scorings, sweeps
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.scoring.measure import Score

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from msgspec import structs
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.documents.events.executions import Rollback as RollbackData
@@ -24,15 +25,15 @@ from wtb.store.control.approvals import withdraw
 from wtb.store.control.edits import edited_head, locked
 from wtb.store.control.pending_rollbacks import command, find_resumable, start, superseded_by
 from wtb.store.control.sweeps import cancel_executions
-from wtb.store.control.tool_calls import CallOfTool, Way, calls_between, no_calls
+from wtb.store.control.tool_calls import CallOfTool, Calls, Way, calls_between, no_calls
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.log import keep_events
 from wtb.store.read.lineage import descendants, is_edited, line, marks, rollbacks_in
-from wtb.store.rows.control import RollbackRow
-from wtb.store.rows.executions import AskedRow, ExecutionRow, Mark
+from wtb.store.rows.executions import Mark
 from wtb.store.runs.leases import releasing, stop_nodes, try_move
-from wtb.store.runs.records import NewRollback
+from wtb.store.tables.control import NewRollback, RollbackRow
+from wtb.store.tables.executions import AskedRow, ExecutionRow, UnfinishedRollback
 from wtb.store.tables.schema import (
     cells,
     combinations,
@@ -54,7 +55,7 @@ _CELL = ("sweep_id", "case_number", "repeat", "combination")
 
 @frozen
 class Leaving:
-    """What a rollback leaves, once the execution is paused. head: the new one, where it was try_move already.
+    """What a rollback leaves, once the execution is paused. head: the new one, where it was moved already.
 
     nodes: rolled back, the last first. superseded: executions. undo: calls of tools to take back, the newest first;
     again: calls that an earlier rollback took back, to be made again, the oldest first; shared: calls that others
@@ -91,70 +92,109 @@ class Ending:
 def begin(database: Database, execution_id: str, to_id: str, ending: Ending) -> Leaving:
     """Take an execution back from whoever has it, and say what the way to a checkpoint leaves.
 
-    One that was interrupted is gone on with. Raises ConflictError where somebody is at one, where one that leads
-    elsewhere is not finished, where its cells are somebody else's by now, or its sweep is cancelled.
+    One that was interrupted is gone on with.
+
+    Raises:
+        ConflictError: If somebody is at a rollback of it, one that leads elsewhere is not finished, its cells are
+            somebody else's by now, or its sweep is cancelled.
     """
     with database.write(long=True) as connection:
-        row = locked(connection, execution_id)
-        from_id = row.head_id
-        if from_id is None:
-            raise ConflictError(f"execution {execution_id} has not begun: there is nothing to go back to")
-        found_begun = find_resumable(connection, row, to_id, ending.redoes)
-        below = _still(connection, execution_id)
-        sweep = _sweep(connection, row)
-        past = rollbacks_in(connection, row.sweep_id)
-        over = {id for one in past for id in one.superseded}
-        _check(connection, row, below, over)
-        found = marks(connection, [from_id, to_id])
-        here, there = line(found, from_id), line(found, to_id)
-        if not here or not there:
-            raise StoreError(f"checkpoint {to_id} is gone: `wtb gc` has removed it with the line that it was on")
-        on_target = {mark.id for mark in there}
-        undone = [mark for mark in here if mark.id not in on_target]
-        gone = [one for one in below if one.combinations and one.id not in over]
-        gone += _forked_by_people(connection, below, undone, gone)
-        superseded = superseded_by(found_begun, [one.id for one in gone])
-        rolled = {one.head_id for one in past}  # what ran before a rollback was left by that one
-        left_before = {one.parent_id for one in here if one.id in rolled and one.parent_id is not None}
-        calls = calls_between(connection, row, sweep.graph, Way(here, there, below, over, superseded, left_before))
-        by, was = ending.by, found_begun["was"] if found_begun else row.status
-        why = f"by {by}" + (f": {ending.reason}" if ending.reason else "")
-        keep_events(connection, executions, [execution_id])
-        begun = start(connection, to_id=to_id, redoes=ending.redoes, was=was, superseded=superseded)
-        going = "having its rollback undone" if ending.redoes else f"being rolled back to {to_id}"
-        asked: AskedRow | None = None
-        if any(calls):
-            asked = {"to": going, "by": by, "reason": why, "rollback": begun}
-        status_reason = f"{going} {why}; until that is done: {command(execution_id, begun)}"
-        paused = releasing().values(status="paused", reason=status_reason, asked=asked, failure=None, finished_at=None)
-        connection.execute(paused.where(executions.c.id == execution_id))
-        stop_nodes(connection, [execution_id])
-        withdraw(connection, [execution_id])
-        _cancel(connection, row, [one.id for one in gone if one.status in OPEN_EXECUTIONS])
-        taken = _take_cells(connection, row, edited=is_edited(connection, to_id, row.edited))
-        _reopen(connection, row, sweep, ending)
-        event_data = {"by": by, "to": to_id, "status": row.status, "cells": taken, "redo": ending.redoes is not None}
-        add_execution_event(connection, row, "rollback.begun", **event_data)
-        leaving = Leaving(
-            replace(row, token=row.token + 1, asked=asked),
-            was,
-            from_id,
-            to_id,
-            [writer[0] for mark in reversed(undone) for writer in reversed(mark.writers)],
-            superseded,
-            calls.undo,
-            calls.again,
-            calls.shared,
-        )
-        if asked is not None:
+        way = _way_back(connection, execution_id, to_id, ending)
+        begun = start(connection, to_id=to_id, redoes=ending.redoes, was=way.was, superseded=way.superseded)
+        leaving = _pause(connection, way, begun, ending)
+        if leaving.execution.asked is not None:
             return leaving
         return replace(leaving, head=_move_head(connection, leaving, ending, no_calls()))
+
+
+@frozen
+class _WayBack:
+    """The way from the head of an execution back to a checkpoint. All that it touches is locked.
+
+    Attributes:
+        row: The execution.
+        from_id: Its head.
+        to_id: The checkpoint.
+        was: Its status before this rollback began, maybe in an earlier try.
+        sweep: Its sweep.
+        undone: The checkpoints that are left, the newest last.
+        gone: The executions that had forked from what is left.
+        superseded: Their ids, and those of an earlier try.
+        calls: The calls of tools on the way.
+    """
+
+    row: ExecutionRow
+    from_id: str
+    to_id: str
+    was: str
+    sweep: _Sweep
+    undone: Sequence[Mark]
+    gone: Sequence[ExecutionRow]
+    superseded: list[str]
+    calls: Calls
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes whose writes are left, the last first."""
+        return [writer[0] for mark in reversed(self.undone) for writer in reversed(mark.writers)]
+
+
+def _way_back(connection: sa.Connection, execution_id: str, to_id: str, ending: Ending) -> _WayBack:
+    """Lock an execution and what came of it, and find the way back to a checkpoint. Raises as `begin` does."""
+    row = locked(connection, execution_id)
+    from_id = row.head_id
+    if from_id is None:
+        raise ConflictError(f"execution {execution_id} has not begun: there is nothing to go back to")
+    interrupted = find_resumable(connection, row, to_id, ending.redoes)
+    below = _still(connection, execution_id)
+    sweep = _sweep(connection, row)
+    past = rollbacks_in(connection, row.sweep_id)
+    over = {id for rollback in past for id in rollback.superseded}
+    _check(connection, row, below, over)
+    all_marks = marks(connection, [from_id, to_id])
+    here, there = line(all_marks, from_id), line(all_marks, to_id)
+    if not here or not there:
+        raise StoreError(f"checkpoint {to_id} is gone: `wtb gc` has removed it with the line that it was on")
+    on_target = {mark.id for mark in there}
+    undone = [mark for mark in here if mark.id not in on_target]
+    gone = [child for child in below if child.combinations and child.id not in over]
+    gone += _forked_by_people(connection, below, undone, gone)
+    superseded = superseded_by(interrupted, [child.id for child in gone])
+    rolled = {rollback.head_id for rollback in past}  # what ran before a rollback was left by that one
+    left_before = {mark.parent_id for mark in here if mark.id in rolled and mark.parent_id is not None}
+    calls = calls_between(connection, row, sweep.graph, Way(here, there, below, over, superseded, left_before))
+    was = row.status if interrupted is None else interrupted["was"]
+    return _WayBack(row, from_id, to_id, was, sweep, undone, gone, superseded, calls)
+
+
+def _pause(connection: sa.Connection, way: _WayBack, begun: UnfinishedRollback, ending: Ending) -> Leaving:
+    """Pause an execution at its head, take its cells back, and cancel what had forked from what it leaves."""
+    row, by = way.row, ending.by
+    why = f"by {by}" + (f": {ending.reason}" if ending.reason else "")
+    going = "having its rollback undone" if ending.redoes else f"being rolled back to {way.to_id}"
+    asked: AskedRow | None = None
+    if any(way.calls):
+        asked = {"to": going, "by": by, "reason": why, "rollback": begun}
+    keep_events(connection, executions, [row.id])
+    status_reason = f"{going} {why}; until that is done: {command(row.id, begun)}"
+    paused = releasing().values(status="paused", reason=status_reason, asked=asked, failure=None, finished_at=None)
+    connection.execute(paused.where(executions.c.id == row.id))
+    stop_nodes(connection, [row.id])
+    withdraw(connection, [row.id])
+    _cancel(connection, row, [child.id for child in way.gone if child.status in OPEN_EXECUTIONS])
+    taken = _take_cells(connection, row, edited=is_edited(connection, way.to_id, row.edited))
+    _reopen(connection, row, way.sweep, ending)
+    is_redo = ending.redoes is not None
+    event_data = {"by": by, "to": way.to_id, "status": row.status, "cells": taken, "redo": is_redo}
+    add_execution_event(connection, row, "rollback.begun", **event_data)
+    left = structs.replace(row, token=row.token + 1, asked=asked)
+    return Leaving(left, way.was, way.from_id, way.to_id, way.nodes, way.superseded, *way.calls)
 
 
 def end(database: Database, leaving: Leaving, ending: Ending, outcomes: CompensationDocument) -> str:
     """Move the head to a new checkpoint below the target. Returns its id. outcomes: what became of calls of tools.
 
-    Raises ConflictError if another process try_move it first.
+    Raises ConflictError if another process moved it first.
     """
     execution = leaving.execution
     with database.write() as connection:
@@ -162,7 +202,7 @@ def end(database: Database, leaving: Leaving, ending: Ending, outcomes: Compensa
         if row.token != execution.token or row.status != "paused" or row.head_id != leaving.from_id:
             raise ConflictError(
                 f"execution {row.id} is {row.status}: somebody else went on with it meanwhile, so its head was "
-                f"not try_move; roll it back again if that is still wanted"
+                f"not moved; roll it back again if that is still wanted"
             )
         return _move_head(connection, leaving, ending, outcomes)
 
@@ -312,7 +352,9 @@ def _cancel(connection: sa.Connection, execution: ExecutionRow, ids: list[str]) 
     if ids:
         cancel_executions(connection, ids, SUPERSEDED)
     for id in ids:
-        add_execution_event(connection, replace(execution, id=id), "execution.superseded", by_rollback_of=execution.id)
+        add_execution_event(
+            connection, structs.replace(execution, id=id), "execution.superseded", by_rollback_of=execution.id
+        )
 
 
 def _take_cells(connection: sa.Connection, row: ExecutionRow, *, edited: bool) -> int:

@@ -18,8 +18,9 @@ from wtb.store.control.pending_rollbacks import renew
 from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.read.lineage import marks
-from wtb.store.rows.control import InvocationRow
-from wtb.store.rows.executions import ExecutionRow, Mark
+from wtb.store.rows.executions import Mark
+from wtb.store.tables.control import InvocationRow
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cells, combinations, executions, invocations, node_runs, now
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from wtb.store.access.expiry import KEPT_S, remove_expired
 from wtb.store.access.scope import in_scope
 from wtb.store.bulk import fetch_record
 from wtb.store.database import Database
-from wtb.store.rows.uploads import UploadRow
 from wtb.store.tables.schema import now, upload_parts, uploads
+from wtb.store.tables.uploads import UploadRow
 
 MOST_BYTES = 32_000_000
 QUOTA_BYTES = 256_000_000  # of a project

@@ -9,14 +9,15 @@ import sqlalchemy as sa
 from wtb.core.errors import StoreError
 from wtb.core.tree.extensions import extensions
 from wtb.store.bulk import fetch_record, fetch_records
-from wtb.store.database import Database, gave_way
+from wtb.store.database import Database
+from wtb.store.database_errors import gave_way
 from wtb.store.growth.fork_points import ForkPoints, NewRow, Start, nearest_origins
 from wtb.store.growth.row_cells import Begun, QueueFor, RowCells
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.queue import is_open
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import combinations, executions, sweeps
+from wtb.store.tables.sweeps import SweepRow
 
 AT_START = ""  # stands for the first nodes, among the queues of nodes
 _is_deferred = sa.and_(executions.c.deferred.is_not(None), executions.c.status == "pending")

@@ -20,17 +20,19 @@ from wtb.core.tree.run_order import case_order
 from wtb.core.tree.stored_spec import StoredExtension, StoredSpec
 from wtb.core.values import Json
 from wtb.store.bulk import insert_rows, insert_values, parts, update_rows
-from wtb.store.database import Database, clock, was_deadlock
+from wtb.store.database import Database
+from wtb.store.database_errors import was_deadlock
 from wtb.store.events import add_event, of_sweep
 from wtb.store.growth.fork_points import ForkPoints, NewRow, Pair, Start
 from wtb.store.growth.row_cells import Begun, QueueFor, RowCells
 from wtb.store.housekeeping.files import add_files
 from wtb.store.housekeeping.looks import extend_look, has_scores, look_keys
 from wtb.store.limits.sessions import session_to_submit_to
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import try_move
 from wtb.store.runs.submission import Batch, NewCase, Roots, cells_of
 from wtb.store.tables.schema import cases, cells, combinations, executions, is_kept, sweeps
+from wtb.store.tables.sweeps import SweepRow
+from wtb.store.transactions import clock
 
 STOPPED = "its combination was stopped"  # why a new cell of it is skipped
 

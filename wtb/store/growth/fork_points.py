@@ -13,9 +13,10 @@ from wtb.core.failures import StoredFailure
 from wtb.core.status import FAILED_CELLS, FINAL_CELLS, OPEN_EXECUTIONS
 from wtb.store.bulk import fetch_records
 from wtb.store.read.lineage import edits, line, marks
-from wtb.store.rows.executions import ExecutionRow, Mark
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.rows.executions import Mark
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cells, executions
+from wtb.store.tables.sweeps import SweepRow
 
 Pair = tuple[int, int]  # the number of a case, and a repeat
 

@@ -9,14 +9,15 @@ import sqlalchemy as sa
 
 from wtb.core.classes.frozen import frozen
 from wtb.store.bulk import equal, fetch_records, insert_rows
-from wtb.store.database import Database, clock
+from wtb.store.database import Database
 from wtb.store.events import add_execution_event
 from wtb.store.log import keep_events
 from wtb.store.rows.executions import CellsOfExecution
 from wtb.store.runs.leases import move_cells, of_cells
-from wtb.store.runs.records import NewExecution
 from wtb.store.runs.submit import next_id
+from wtb.store.tables.executions import NewExecution
 from wtb.store.tables.schema import cells, checkpoints, executions, is_visible, node_runs, scores, sweeps
+from wtb.store.transactions import clock
 
 AGAIN = ("failed", "cancelled", "set_aside")
 

@@ -9,11 +9,12 @@ import sqlalchemy as sa
 
 from wtb.core.ids import new_ids
 from wtb.store.bulk import insert_rows, update_rows
-from wtb.store.database import clock
 from wtb.store.growth.fork_points import Pair, Start
-from wtb.store.rows.sweeps import SweepRow
-from wtb.store.runs.records import NewCell, NewExecution
+from wtb.store.tables.executions import NewExecution
+from wtb.store.tables.results import NewCell
 from wtb.store.tables.schema import cells, executions
+from wtb.store.tables.sweeps import SweepRow
+from wtb.store.transactions import clock
 
 QueueFor = Callable[[Sequence[str] | None], str | None]
 

@@ -16,16 +16,17 @@ from wtb.core.values import Json
 from wtb.store.bulk import fetch_records, insert_rows, parts
 from wtb.store.control.executions import stopped_in
 from wtb.store.control.sweeps import cancel_executions
-from wtb.store.database import Database, clock
+from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.growth.fork_points import ForkPoints, NewRow, nearest_origins
 from wtb.store.growth.retry import retry_within
 from wtb.store.read.lineage import marks
-from wtb.store.rows.executions import ExecutionRow, Mark
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.rows.executions import Mark
 from wtb.store.runs.leases import try_move
-from wtb.store.runs.records import NewExecution
+from wtb.store.tables.executions import ExecutionRow, NewExecution
 from wtb.store.tables.schema import cells, combinations, executions, now, sweeps
+from wtb.store.tables.sweeps import SweepRow
+from wtb.store.transactions import clock
 
 
 @frozen

@@ -17,13 +17,13 @@ from wtb.store.events import add_event, of_execution
 from wtb.store.log import keep_events
 from wtb.store.read.lineage import is_edited
 from wtb.store.read.queries import as_bytes, stored_bytes
-from wtb.store.rows.executions import CellsOfExecution, ExecutionRow, OpenHead
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.rows.executions import CellsOfExecution, OpenHead
 from wtb.store.runs.leases import of_cells
 from wtb.store.runs.node_progress import record_first_attempts
-from wtb.store.runs.records import NewExecution
 from wtb.store.runs.submit import next_id
+from wtb.store.tables.executions import ExecutionRow, NewExecution
 from wtb.store.tables.schema import cells, checkpoints, executions, node_runs, sweeps, values
+from wtb.store.tables.sweeps import SweepRow
 
 
 def find_damaged(database: Database, digests: Iterable[str]) -> set[str]:

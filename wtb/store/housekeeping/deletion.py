@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.fault_points import point
-from wtb.store.database import QUERY_CANCELED, Database, gave_way, sqlstate
+from wtb.store.database import Database
+from wtb.store.database_errors import QUERY_CANCELED, gave_way, sqlstate
 from wtb.store.housekeeping.looks import note_scored
 from wtb.store.housekeeping.retention import check_in_no_pool, locked_sweep
 from wtb.store.housekeeping.sizes import total

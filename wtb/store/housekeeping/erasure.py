@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, NotFound, did_you_mean
 from wtb.store.bulk import fetch_records, parts
-from wtb.store.database import Database, Scope, clock
+from wtb.store.database import Database
 from wtb.store.events import add_event, last_comment_number, of_sweep
 from wtb.store.files.store import FileStore
 from wtb.store.housekeeping import files as filing
@@ -42,6 +42,7 @@ from wtb.store.tables.schema import (
     sessions,
     sweeps,
 )
+from wtb.store.transactions import Scope, clock
 
 AT_REST = ("paused", "completed", "failed", "cancelled")  # sweeps of which nothing runs
 

@@ -16,11 +16,12 @@ import sqlalchemy as sa
 from wtb.core.errors import ConflictError
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.store.bulk import fetch_among, insert_missing
-from wtb.store.database import Database, Scope
+from wtb.store.database import Database
 from wtb.store.files.store import FileStore
 from wtb.store.limits.sessions import birth, quota_of
 from wtb.store.limits.usage import disk_used
 from wtb.store.tables.schema import files, projects, sessions
+from wtb.store.transactions import Scope
 
 PART = 5_000
 MARKS = ".databases"

@@ -22,8 +22,8 @@ from wtb.store.housekeeping.deletion import discard_submission
 from wtb.store.housekeeping.looks import insert_look, look_keys
 from wtb.store.limits.sessions import session_to_submit_to
 from wtb.store.read import queries
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import cases, cells, combinations, is_kept, metrics, now, pooled, scores, sweeps
+from wtb.store.tables.sweeps import SweepRow
 
 CASES = 200  # whose cells are copied in one transaction
 

@@ -10,8 +10,8 @@ from wtb.store.bulk import fetch_record
 from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import baselines, checkpoints, executions, pooled, sweeps
+from wtb.store.tables.sweeps import SweepRow
 
 
 def expired_sweeps(

@@ -29,8 +29,8 @@ from wtb.store.housekeeping.retention import locked_sweep, settled
 from wtb.store.housekeeping.sizes import total
 from wtb.store.log import keep_events
 from wtb.store.read import lineage
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import checkpoints, executions, node_runs, rollbacks, sweeps
+from wtb.store.tables.sweeps import SweepRow
 
 SUPERSEDED = "its later checkpoints were superseded, and `wtb gc` removed them"
 PART = 20_000  # finding some costs as much as finding all

@@ -16,10 +16,12 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StoreError
 from wtb.store.attempt_columns import attempt_column, node_runs_with_attempts
 from wtb.store.bulk import MOST_ROWS, parts, update_rows
-from wtb.store.database import LOCK_NOT_AVAILABLE, Database, Scope, sqlstate
+from wtb.store.database import Database
+from wtb.store.database_errors import LOCK_NOT_AVAILABLE, sqlstate
 from wtb.store.housekeeping.references import still_there, values_named
 from wtb.store.housekeeping.sizes import has_output, octets, output_size, total
 from wtb.store.tables.schema import attempts, node_runs, sweeps, values
+from wtb.store.transactions import Scope
 
 PART = 500  # values that are removed at a time: everybody who writes waits for as long
 _PART_SQLITE = 20_000  # finding some costs as much as finding all there

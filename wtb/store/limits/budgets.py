@@ -22,8 +22,8 @@ from wtb.store.access.tokens import check_token
 from wtb.store.attempt_columns import attempt_column, is_attempt, of_node_run
 from wtb.store.bulk import fetch_records, insert_missing
 from wtb.store.database import Database
-from wtb.store.rows.control import BudgetRow, ListedBudget
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.rows.control import ListedBudget
+from wtb.store.tables.control import BudgetRow
 from wtb.store.tables.schema import (
     attempts,
     budgets,
@@ -35,6 +35,7 @@ from wtb.store.tables.schema import (
     sweeps,
     workflows,
 )
+from wtb.store.tables.sweeps import SweepRow
 
 Key = tuple[str, str, str, str]  # scope, key, node ("" for all of it), kind
 

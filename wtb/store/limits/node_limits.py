@@ -15,7 +15,8 @@ import sqlalchemy as sa
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, StoreError
 from wtb.store.bulk import fetch_records, insert_missing
-from wtb.store.database import LOCK_NOT_AVAILABLE, Database, sqlstate
+from wtb.store.database import Database
+from wtb.store.database_errors import LOCK_NOT_AVAILABLE, sqlstate
 from wtb.store.process_identity import Owner
 from wtb.store.runs.slots import is_fresh
 from wtb.store.tables.column_types import FARTHEST_S

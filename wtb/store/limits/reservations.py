@@ -20,10 +20,10 @@ from wtb.store.database import Database
 from wtb.store.events import event_row, subject
 from wtb.store.limits.budgets import COLUMNS, THRESHOLDS, Key, key_of, locked, of_key, of_keys, slack, spent_before
 from wtb.store.log import insert_events
-from wtb.store.rows.control import BudgetRow
-from wtb.store.rows.sweeps import NewEvent, Subject
 from wtb.store.runs.slots import LEASE_S
+from wtb.store.tables.control import BudgetRow
 from wtb.store.tables.schema import budgets, executions, now, reservations, runners, sessions, sweeps
+from wtb.store.tables.sweeps import NewEvent, Subject
 
 Cost = Callable[[sa.Connection], Mapping[str, float]]
 

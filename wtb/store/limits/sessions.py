@@ -21,10 +21,11 @@ from wtb.core.ids import DEFAULT_PROJECT, new_id
 from wtb.store.access.projects import check_project
 from wtb.store.access.scope import in_scope, scope_of
 from wtb.store.bulk import fetch_record, fetch_records, insert_missing
-from wtb.store.database import DEFAULT_SESSION, Database, Scope
+from wtb.store.database import DEFAULT_SESSION, Database
 from wtb.store.limits.budgets import Key, create_budgets, set_budgets
-from wtb.store.rows.sweeps import SessionRow
 from wtb.store.tables.schema import now, sessions
+from wtb.store.tables.sweeps import SessionRow
+from wtb.store.transactions import Scope
 
 NAMES = "1 to 64 letters, digits, '.', '_' or '-', not beginning with '.' or '-'"  # they name directories, too
 _DELETED = "the session was deleted meanwhile; `wtb session list` shows all"

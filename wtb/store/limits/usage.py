@@ -14,9 +14,9 @@ from wtb.store.bulk import equal, fetch_records
 from wtb.store.database import Database
 from wtb.store.housekeeping.sizes import total
 from wtb.store.limits.session_memory import memory_used
-from wtb.store.rows.sweeps import SessionRow
 from wtb.store.runs.slots import LEASE_S, Alive, slot_holders
 from wtb.store.tables.schema import attempts, events, files, is_visible, node_runs, sessions, sweeps
+from wtb.store.tables.sweeps import SessionRow
 
 _ended_at = attempt_column("started_at") + attempt_column("duration_s")
 _newest_attempt = sa.func.max(sa.func.coalesce(_ended_at, node_runs.c.started_at))

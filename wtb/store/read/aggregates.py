@@ -21,7 +21,6 @@ from wtb.core.tree.stored_spec import recorded_tools
 from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.cell_status import running_cells
 from wtb.store.database import Database
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import (
     attempts,
     cases,
@@ -35,6 +34,7 @@ from wtb.store.tables.schema import (
     sweeps,
     took_one_attempt,
 )
+from wtb.store.tables.sweeps import SweepRow
 
 Rows = list[tuple[Any, ...]]
 Columns = list["array[float]"]  # of as many rows as are held at once, in the order of a query's columns

@@ -18,8 +18,8 @@ from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.read.queries import find_sweep
 from wtb.store.rows.results import ListedBaseline
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import baselines, now, sessions, sweeps
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.comparison import NoiseFloorDocument
@@ -219,7 +219,7 @@ def remove_baseline(database: Database, session: str, name: str) -> str | None:
         )
         query = baselines.delete().where(*_named(session_id or "", name)).returning(baselines.c.sweep_id)
         sweep_id = connection.scalar(query)
-        if sweep_id is not None:
+        if session_id is not None and sweep_id is not None:
             add_event(connection, subject(session_id, sweep_id), "baseline.removed", {"name": name})
     return sweep_id
 

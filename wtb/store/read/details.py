@@ -16,8 +16,10 @@ from wtb.store.database import Database
 from wtb.store.log import derived_counts, row_counts
 from wtb.store.read.lineage import of_same_case
 from wtb.store.read.queries import as_bytes, as_checkpoint, rows_by_id, state_order, stored_bytes, the_one
-from wtb.store.rows.executions import CheckpointRow, DecisionRow, ExecutionRow
-from wtb.store.rows.results import CellRow, FoundCell, ScoreRow
+from wtb.store.rows.results import FoundCell
+from wtb.store.tables.checkpoints import CheckpointRow, DecisionRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.results import CellRow, ScoreRow
 from wtb.store.tables.schema import (
     cases,
     cells,

@@ -12,8 +12,9 @@ from wtb.store.bulk import fetch_records
 from wtb.store.cell_status import cell_status, cells_and_running
 from wtb.store.database import Database
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows.sweeps import EarlierSweep, SweepRow
+from wtb.store.rows.sweeps import EarlierSweep
 from wtb.store.tables.schema import cases, cells, executions, fires, is_kept, node_runs, scores, sweeps, workflows
+from wtb.store.tables.sweeps import SweepRow
 
 Rows = list[tuple[Any, ...]]
 MESSAGE = 300  # characters of an error that tell causes apart

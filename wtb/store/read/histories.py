@@ -13,7 +13,9 @@ from wtb.core.tree.history import Decision, ExecutionHistory, RecordedRun
 from wtb.store.bulk import fetch_among
 from wtb.store.database import Database
 from wtb.store.read import details, lineage, queries
-from wtb.store.rows.executions import AttemptRow, CheckpointRow, ExecutionRow, NodeRunRow
+from wtb.store.tables.checkpoints import CheckpointRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.node_runs import AttemptRow, NodeRunRow
 from wtb.store.tables.schema import checkpoints
 
 

@@ -12,8 +12,9 @@ from wtb.core.values import Json
 from wtb.store.bulk import equal, fetch_among, fetch_records, parts
 from wtb.store.cell_status import cell_status, cells_and_running
 from wtb.store.database import Database
-from wtb.store.rows.control import RollbackRow
-from wtb.store.rows.executions import ExecutionRow, Mark
+from wtb.store.rows.executions import Mark
+from wtb.store.tables.control import RollbackRow
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cases, cells, checkpoints, events, executions, is_case, rollbacks
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from wtb.core.tree.added_rows import additions
 from wtb.store.access.scope import in_scope
 from wtb.store.database import Database
 from wtb.store.read.aggregates import untouched
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.tables.schema import (
     cases,
     cells,
@@ -26,6 +25,7 @@ from wtb.store.tables.schema import (
     scores,
     sweeps,
 )
+from wtb.store.tables.sweeps import SweepRow
 
 Rows = list[tuple[Any, ...]]
 End = tuple[str | None, dict[str, Any] | None]

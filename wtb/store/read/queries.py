@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
+from msgspec import structs
 
 from wtb.core.arguments.checking import checked
 from wtb.core.errors import DamagedError, InputError, NotFound, did_you_mean
@@ -35,10 +35,13 @@ from wtb.store.cell_status import cell_columns, cell_status, cells_and_running
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, log_rows
 from wtb.store.read import tallies
-from wtb.store.rows.control import InvocationRow
-from wtb.store.rows.executions import AttemptRow, CallRow, CheckpointRow, ExecutionRow, NodeRunRow
-from wtb.store.rows.results import ListedCell, MetricRow, ScoreRow
-from wtb.store.rows.sweeps import CaseRow, EventRow, ListedSweep, SweepRow
+from wtb.store.rows.results import ListedCell
+from wtb.store.rows.sweeps import ListedSweep
+from wtb.store.tables.checkpoints import CheckpointRow
+from wtb.store.tables.control import InvocationRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.node_runs import AttemptRow, CallRow, NodeRunRow
+from wtb.store.tables.results import MetricRow, ScoreRow
 from wtb.store.tables.schema import (
     attempts,
     calls,
@@ -59,6 +62,7 @@ from wtb.store.tables.schema import (
     values,
     workflows,
 )
+from wtb.store.tables.sweeps import CaseRow, EventRow, SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.workflows.graphs import WorkflowDocument
@@ -245,7 +249,7 @@ def case_rows(database: Database, sweep_id: str, numbers: Iterable[int]) -> dict
     query = sa.select(cases).where(cases.c.sweep_id == sweep_id, cases.c.number.in_(list(numbers)))
     order = state_order(database, sweep_id)
     rows = database.records(CaseRow, query)
-    return {row.number: replace(row, input=in_order(row.input, order)) for row in rows}
+    return {row.number: structs.replace(row, input=in_order(row.input, order)) for row in rows}
 
 
 def stored_bytes(database: Database) -> sa.ColumnElement[Any]:
@@ -325,7 +329,8 @@ def node_runs_from(database: Database, checkpoint_id: str) -> list[NodeRunRow]:
 
 def _with_ordered_writes(database: Database, rows: Sequence[NodeRunRow]) -> list[NodeRunRow]:
     return [
-        replace(row, writes=row.writes and in_order(row.writes, state_order(database, row.sweep_id))) for row in rows
+        structs.replace(row, writes=row.writes and in_order(row.writes, state_order(database, row.sweep_id)))
+        for row in rows
     ]
 
 

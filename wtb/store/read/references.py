@@ -8,8 +8,8 @@ from wtb.core.arguments.checking import checked
 from wtb.core.errors import InputError, NotFound
 from wtb.store.database import Database
 from wtb.store.read import queries
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
 
 TargetKind = Literal["sweep", "execution"]
 

@@ -20,7 +20,7 @@ from wtb.store.cell_status import combination, executions_with_combinations, has
 from wtb.store.database import Database
 from wtb.store.log import OLDEST_OPEN
 from wtb.store.rows.event_sources import COMPLETED
-from wtb.store.rows.results import TallyRow
+from wtb.store.tables.results import TallyRow
 from wtb.store.tables.schema import cells, events, executions, matrices, metrics, now, scores, sweeps, tallies
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.tree.checkpoints import in_order, shown
-from wtb.store.rows.sweeps import EventRow
 from wtb.store.tables.column_types import Json, OrderedJson, array_length, error_in_json, rows_array, score_object
 from wtb.store.tables.schema import (
     calls,
@@ -27,6 +26,7 @@ from wtb.store.tables.schema import (
     scores,
     sweeps,
 )
+from wtb.store.tables.sweeps import EventRow
 
 COMPLETED: Final = "execution.completed"
 FORKED: Final = "execution.forked"

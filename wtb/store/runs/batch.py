@@ -4,31 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
 from wtb.core.values import Value
 from wtb.store.limits.reservations import Settlement
-from wtb.store.rows.sweeps import NewEvent
-from wtb.store.runs.records import (
-    Appended,
-    HeldCell,
-    NewAttempt,
-    NewCall,
-    NewCheckpoint,
-    NewDecision,
-    NewExecution,
-    NewFile,
-    NewInvocation,
-    NewMetric,
-    NewNodeRun,
-    NewQuestion,
-    NewScore,
-    Outcome,
-    Recorded,
-)
+from wtb.store.tables.checkpoints import NewCheckpoint, NewDecision, NewFile
+from wtb.store.tables.control import NewInvocation, NewQuestion
+from wtb.store.tables.executions import NewExecution
+from wtb.store.tables.node_runs import NewAttempt, NewCall, NewNodeRun
+from wtb.store.tables.results import HeldCell, NewMetric, NewScore, Outcome
+from wtb.store.tables.sweeps import NewEvent
 
 # What is kept as it comes.
 _KEPT = ("files", "outcomes", "held", "questions", "settled", "decisions", "scores")
+
+
+class Appended(TypedDict, total=False):
+    """Rows that no later ones change."""
+
+    attempts: Iterable[NewAttempt]
+    events: Iterable[NewEvent]
+    calls: Iterable[NewCall]
+    invocations: Iterable[NewInvocation]
+    decisions: Iterable[NewDecision]
+    scores: Iterable[NewScore]
+    settled: Iterable[Settlement]
+
+
+class Recorded(TypedDict, total=False):
+    """What an execution did, as rows."""
+
+    born: Iterable[NewExecution]
+    change: NewExecution | None
+    values: Iterable[Value]
+    files: Iterable[NewFile]
+    checkpoints: Iterable[NewCheckpoint]
+    node_run: NewNodeRun | None
+    node_run_change: tuple[str, NewNodeRun] | None
+    outcomes: Iterable[Outcome]
+    held: Iterable[HeldCell]
+    questions: Iterable[NewQuestion]
+    metrics: Iterable[NewMetric]
+    appended: Appended
 
 
 @dataclass

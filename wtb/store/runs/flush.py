@@ -16,12 +16,15 @@ from wtb.store.bulk import insert_missing, insert_rows, insert_values, parts, to
 from wtb.store.control.approvals import ask
 from wtb.store.control.edits import grant
 from wtb.store.control.executions import stopped_in
-from wtb.store.database import Database, was_deadlock
+from wtb.store.database import Database
+from wtb.store.database_errors import was_deadlock
 from wtb.store.limits.reservations import forget, settle
 from wtb.store.log import take_positions
-from wtb.store.rows.executions import AskedRow
 from wtb.store.runs.batch import Batch
-from wtb.store.runs.records import HeldCell, Logged, NewCheckpoint, NewExecution, NewNodeRun, NewScore, Outcome
+from wtb.store.tables.checkpoints import NewCheckpoint
+from wtb.store.tables.executions import AskedRow, NewExecution
+from wtb.store.tables.node_runs import Logged, NewNodeRun
+from wtb.store.tables.results import HeldCell, NewScore, Outcome
 from wtb.store.tables.schema import (
     attempts,
     calls,

@@ -19,9 +19,10 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.process_identity import ProcessIdentity, may_live
-from wtb.store.rows.executions import ExecutionRow, OfExecution
-from wtb.store.rows.sweeps import OwnerRow, RunnerRow, SweepRow
+from wtb.store.rows.executions import OfExecution
+from wtb.store.rows.sweeps import OwnerRow
 from wtb.store.runs.node_progress import record_first_attempts
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import (
     cells,
     executions,
@@ -34,6 +35,7 @@ from wtb.store.tables.schema import (
     sweeps,
     workflows,
 )
+from wtb.store.tables.sweeps import RunnerRow, SweepRow
 
 _MOST_WRITING = 100  # sweeps of a workflow that are looked at for files that nodes write, the newest ones
 

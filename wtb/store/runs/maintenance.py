@@ -18,12 +18,13 @@ from wtb.store.events import event_row, of_execution
 from wtb.store.limits.reservations import forget_reservations_of_lost
 from wtb.store.log import insert_events
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows.executions import ExecutionRow, LostExecution
-from wtb.store.rows.sweeps import NewEvent, OpenSweep, SweepRow
+from wtb.store.rows.executions import LostExecution
+from wtb.store.rows.sweeps import OpenSweep
 from wtb.store.runs.leases import last_outcome, move_cells, releasing, stop_nodes, try_move
 from wtb.store.runs.queue import is_open
 from wtb.store.runs.slots import LEASE_S, is_fresh
 from wtb.store.tables.column_types import is_ahead, is_over
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import (
     cases,
     executions,
@@ -36,6 +37,7 @@ from wtb.store.tables.schema import (
     sweeps,
     working,
 )
+from wtb.store.tables.sweeps import NewEvent, SweepRow
 
 SCHEDULER_INTERVAL_S = float(os.environ.get("WTB_SCHEDULER_INTERVAL_S", "5"))  # between two rounds of the scheduler
 FREEZE_WITHIN_S = 600.0

@@ -16,9 +16,10 @@ from wtb.store.bulk import fetch_record, fetch_records
 from wtb.store.database import Database
 from wtb.store.log import keep_events
 from wtb.store.read.queries import as_checkpoint
-from wtb.store.rows.control import InvocationRow
-from wtb.store.rows.executions import AskingNodeRun, CheckpointRow, NodeRunRow
-from wtb.store.runs.records import FIRST_HAS_ROW
+from wtb.store.rows.executions import AskingNodeRun
+from wtb.store.tables.checkpoints import CheckpointRow
+from wtb.store.tables.control import InvocationRow
+from wtb.store.tables.node_runs import FIRST_HAS_ROW, NodeRunRow
 from wtb.store.tables.schema import attempts, checkpoints, executions, invocations, node_run_columns, node_runs
 
 Adoption = Literal["ours", "busy", "changed", "lost"]

@@ -22,10 +22,9 @@ from wtb.store.database import Database
 from wtb.store.limits.session_memory import memory_used
 from wtb.store.limits.sessions import Quota, locked_session
 from wtb.store.process_identity import WorkerIdentity
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
 from wtb.store.runs.leases import claim_rows, explain, try_move
 from wtb.store.runs.slots import is_fresh, slot_holders
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import (
     executions,
     is_pending,
@@ -37,6 +36,7 @@ from wtb.store.tables.schema import (
     sweeps,
     working,
 )
+from wtb.store.tables.sweeps import SweepRow
 
 DEFAULT_QUEUE = ""
 COUNTED = 4096  # pending executions; larger numbers make no difference

@@ -14,7 +14,9 @@ from wtb.core.ids import new_id, new_ids
 from wtb.core.tree.run_order import case_order, mixed
 from wtb.core.tree.stored_spec import StoredSpec
 from wtb.core.values import Values
-from wtb.store.runs.records import CaseColumns, NewCell, NewCombination, NewExecution
+from wtb.store.tables.executions import NewExecution
+from wtb.store.tables.results import NewCell
+from wtb.store.tables.sweeps import CaseColumns, NewCombination
 
 if TYPE_CHECKING:
     from wtb.config.webhooks import Target

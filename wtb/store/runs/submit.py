@@ -30,10 +30,10 @@ from wtb.store.housekeeping.files import add_files
 from wtb.store.housekeeping.looks import insert_look, look_keys
 from wtb.store.limits.sessions import session_of_submission, session_to_submit_to
 from wtb.store.read import queries
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import CaseRow, SessionRow, SweepRow
 from wtb.store.runs.submission import Batch, NewCase, NewSweep, batches
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import cases, cells, combinations, executions, is_kept, metrics, now, sweeps, workflows
+from wtb.store.tables.sweeps import CaseRow, SessionRow, SweepRow
 
 Also = Callable[[sa.Connection, str], None]
 

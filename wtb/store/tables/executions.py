@@ -1,61 +1,163 @@
-"""The tables of how executions live: heads, checkpoints, node runs, attempts, and the values and files they share."""
+"""The tables of executions, and of the slots that are busy with them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NotRequired, TypedDict
+
 import sqlalchemy as sa
 
-from wtb.core.status import EXECUTION, NODE_RUN, OPEN_EXECUTIONS
-from wtb.store.tables.column_types import Count, Digest, Id, Json, OrderedJson, Seconds, metadata, one_of, ref, where
+from wtb.core.documents.executions import Asked
+from wtb.core.failures import StoredFailure
+from wtb.core.status import EXECUTION, OPEN_EXECUTIONS
+from wtb.store.tables.column_types import Id, Json, OrderedJson, Seconds, metadata, one_of, ref, where
+from wtb.store.tables.row import Row, column
 
 _IS_OPEN = f"status IN ({', '.join(repr(status) for status in OPEN_EXECUTIONS)})"
 
-executions = sa.Table(
-    "executions",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("session_id", Id, nullable=False),
-    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False),
-    sa.Column("parent_id", Id),
-    sa.Column("origin", sa.String(16), nullable=False),
-    sa.Column("case_number", sa.Integer, nullable=False),
-    sa.Column("repeat", sa.Integer, nullable=False),
+
+class StoredProcess(TypedDict):
+    """The identity of a process, as `ProcessIdentity` has it."""
+
+    id: str
+    host: str
+    boot: str
+    pid: int
+    process_started_at: float
+
+
+class UnfinishedRollback(TypedDict):
+    """A rollback that has begun and has not come to its end.
+
+    redoes: the rollback that it takes back. was: the execution's status before. holder: the process that is at it,
+    until when it is believed to be.
+    """
+
+    to_id: str
+    redoes: str | None
+    was: str
+    superseded: list[str]
+    holder: StoredProcess | None
+    until: float
+
+
+class AskedRow(Asked):
+    """What a person has asked of an execution; a rollback waits there, too, until it is done."""
+
+    rollback: NotRequired[UnfinishedRollback]
+
+
+class ExecutionRow(Row):
+    """An execution as it stands in the database. Times are seconds since the epoch.
+
+    Attributes:
+        combinations: Numbers of the combinations that it stands for.
+        choices: Node -> variant, of one that a person forked: it stands for no cell.
+        asked: What a person wants of it while it runs: to, by, reason.
+        deferred: Node -> its queue, of one that begins once others come to what differs.
+        ended_transaction: Where the log has its end and those of its cells, up to `ended_event`.
+        task_id: The task of workers in which it was published, or that runs or ran it.
+        task_token: Its token when it was published; the publication is void once it has another one.
+        published_at: When the message of its task was last sent.
+        children: Into how many it forked, if its end in the log is that.
+    """
+
+    __tablename__ = "executions"
+    id: str = column(Id, primary_key=True)
+    session_id: str = column(Id)
+    sweep_id: str = column(Id, ref("sweeps.id"))
+    parent_id: str | None = column(Id)
+    origin: str = column(sa.String(16))
+    case_number: int = column(sa.Integer)
+    repeat: int = column(sa.Integer)
     # As text, which takes PostgreSQL half the bytes of JSONB for values as small as these.
-    sa.Column("combinations", OrderedJson, nullable=False, comment="numbers of the combinations that it stands for"),
-    sa.Column("status", sa.String(16), nullable=False),
-    sa.Column("reason", sa.Text),
-    sa.Column("head_id", Id, comment="null until the first step is prepared"),
-    sa.Column("failure", Json),
-    sa.Column("owner_id", Id),
-    sa.Column("token", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("lease_until", Seconds),
-    sa.Column("kills", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("losses", sa.Integer, nullable=False, server_default="0", comment="leases that ran out in a node"),
-    sa.Column("queue", sa.String(100)),
-    sa.Column("choices", Json, comment="node -> variant, of one that a person forked: it stands for no cell"),
-    sa.Column("edited", sa.Boolean, nullable=False, server_default=sa.false(), comment="a person changed its state"),
-    sa.Column("asked", Json, comment="what a person wants of it while it runs: to, by, reason"),
-    sa.Column("passed_id", Id, comment="the checkpoint at which nothing holds it up again"),
-    sa.Column("stalled_at", Seconds, comment="since when its running node has reported nothing; null while it reports"),
-    sa.Column("deferred", Json, comment="node -> its queue; of one that begins once others come to what differs"),
-    sa.Column("created_at", Seconds, nullable=False),
-    sa.Column("finished_at", Seconds),
-    sa.Column("ended_transaction", sa.BigInteger, comment="where the log has its end and those of its cells"),
-    sa.Column("ended_event", sa.BigInteger, comment="the last of these; see wtb/store/log.py"),
-    sa.Column("task_id", Id, comment="the task of workers that it was published in, or that runs or ran it"),
-    sa.Column("task_token", sa.BigInteger, comment="its token when it was published; a claim makes another one"),
-    sa.Column("published_at", Seconds, comment="when the message of its task was last sent"),
-    sa.Column("children", sa.Integer, comment="into how many it forked, if its end in the log is that"),
-    one_of("status", EXECUTION),
-    sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
-    sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
-    sa.Index("ix_executions_open", "sweep_id", "status", "id", **where(_IS_OPEN)),
-    sa.Index("ix_executions_case", "sweep_id", "case_number", "repeat"),
-    sa.Index("ix_executions_ended", "sweep_id", "ended_transaction", "ended_event", **where("ended_event IS NOT NULL")),
-    sa.Index("ix_executions_begun", "sweep_id", "id", **where("status = 'pending' AND head_id IS NOT NULL")),
-    sa.Index("ix_executions_owner_id", "owner_id", **where("owner_id IS NOT NULL")),
-    sa.Index("ix_executions_published", "task_id", **where("status = 'pending' AND task_token = token")),
-    sa.Index("ix_executions_deferred", "sweep_id", **where("deferred IS NOT NULL")),
-)
+    combinations: list[int] = column(OrderedJson, comment="numbers of the combinations that it stands for")
+    status: str = column(sa.String(16))
+    reason: str | None = column(sa.Text)
+    head_id: str | None = column(Id, comment="null until the first step is prepared")
+    failure: StoredFailure | None = column(Json)
+    owner_id: str | None = column(Id)
+    token: int = column(sa.BigInteger, server_default="0")
+    lease_until: float | None = column(Seconds)
+    kills: int = column(sa.Integer, server_default="0")
+    losses: int = column(sa.Integer, server_default="0", comment="leases that ran out in a node")
+    queue: str | None = column(sa.String(100))
+    choices: dict[str, str] | None = column(
+        Json, comment="node -> variant, of one that a person forked: it stands for no cell"
+    )
+    edited: bool = column(sa.Boolean, server_default=sa.false(), comment="a person changed its state")
+    asked: AskedRow | None = column(Json, comment="what a person wants of it while it runs: to, by, reason")
+    passed_id: str | None = column(Id, comment="the checkpoint at which nothing holds it up again")
+    stalled_at: float | None = column(
+        Seconds, comment="since when its running node has reported nothing; null while it reports"
+    )
+    deferred: dict[str, str] | None = column(
+        Json, comment="node -> its queue; of one that begins once others come to what differs"
+    )
+    created_at: float = column(Seconds)
+    finished_at: float | None = column(Seconds)
+    ended_transaction: int | None = column(sa.BigInteger, comment="where the log has its end and those of its cells")
+    ended_event: int | None = column(sa.BigInteger, comment="the last of these; see wtb/store/log.py")
+    task_id: str | None = column(Id, comment="the task of workers that it was published in, or that runs or ran it")
+    task_token: int | None = column(sa.BigInteger, comment="its token when it was published; a claim makes another one")
+    published_at: float | None = column(Seconds, comment="when the message of its task was last sent")
+    children: int | None = column(sa.Integer, comment="into how many it forked, if its end in the log is that")
+    __table_args__ = (
+        one_of("status", EXECUTION),
+        sa.CheckConstraint("origin IN ('root', 'fork', 'retry', 'manual')", name="origin"),
+        sa.CheckConstraint("(status = 'running') = (owner_id IS NOT NULL)", name="owner"),
+        sa.Index("ix_executions_open", "sweep_id", "status", "id", **where(_IS_OPEN)),
+        sa.Index("ix_executions_case", "sweep_id", "case_number", "repeat"),
+        sa.Index(
+            "ix_executions_ended", "sweep_id", "ended_transaction", "ended_event", **where("ended_event IS NOT NULL")
+        ),
+        sa.Index("ix_executions_begun", "sweep_id", "id", **where("status = 'pending' AND head_id IS NOT NULL")),
+        sa.Index("ix_executions_owner_id", "owner_id", **where("owner_id IS NOT NULL")),
+        sa.Index("ix_executions_published", "task_id", **where("status = 'pending' AND task_token = token")),
+        sa.Index("ix_executions_deferred", "sweep_id", **where("deferred IS NOT NULL")),
+    )
+
+
+executions = ExecutionRow.__table__
+
+
+class NewExecution(TypedDict, total=False):
+    """An execution that begins, or what changes of one.
+
+    ended_event: of one that says its end, how many events of cells follow it; in a batch the last one's number.
+    children: into how many it forked, if its end is that.
+    """
+
+    id: str
+    session_id: str
+    sweep_id: str
+    parent_id: str | None
+    origin: str
+    case_number: int
+    repeat: int
+    combinations: list[int]
+    status: str
+    reason: str | None
+    head_id: str | None
+    failure: StoredFailure | None
+    owner_id: str | None
+    token: int
+    lease_until: float | None
+    kills: int
+    queue: str | None
+    task_id: str | None
+    choices: Mapping[str, str] | None
+    edited: bool
+    asked: AskedRow | None
+    passed_id: str | None
+    stalled_at: float | None
+    deferred: Mapping[str, str] | None
+    created_at: float
+    finished_at: float | None
+    ended_transaction: int | None
+    ended_event: int | None
+    children: int | None
+
 
 # In the text of a statement, and no parameter: where PostgreSQL plans a prepared statement for whatever its parameters
 # may be, it cannot use an index of open executions only, and reads them all.
@@ -131,147 +233,4 @@ working = sa.Table(
     sa.Column("execution_id", Id, nullable=False, comment="that it was claimed for; it continues with what forks off"),
     sa.Column("since", Seconds, nullable=False),
     comment="the slots of workers that are busy",
-)
-
-checkpoints = sa.Table(
-    "checkpoints",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False),
-    sa.Column("execution_id", Id, ref("executions.id", deferred=True), nullable=False, index=True),
-    sa.Column("parent_id", Id),
-    sa.Column("position", OrderedJson, nullable=False, comment="step, next nodes, arrived at joins, visits"),
-    sa.Column("state", OrderedJson, nullable=False, comment="key -> digest of its value"),
-    sa.Column("writers", OrderedJson, nullable=False, comment="[node, variant, node run]"),
-    sa.Column("workspace", Digest),
-    sa.Column("totals", OrderedJson, nullable=False),
-    sa.Column("trigger", sa.String(16), nullable=False),
-    sa.Column("name", sa.String(200)),
-    sa.Column("inside", Json, comment="of one taken inside a node: node_run, node, variant, saved (key -> digest)"),
-    sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
-    sa.Column("created_at", Seconds, nullable=False),
-    sa.Column("created_transaction", sa.BigInteger, comment="where the log has that it was made; see wtb/store/log.py"),
-    sa.Column("created_event", sa.BigInteger),
-    sa.CheckConstraint("trigger IN ('step', 'time', 'manual', 'durable', 'error')", name="trigger"),
-    sa.Index("ix_checkpoints_created", "sweep_id", "created_transaction", "created_event"),
-    sa.Index("ix_checkpoints_pinned", "sweep_id", **where("pinned")),
-    sa.Index("ix_checkpoints_inside", "parent_id", **where("inside IS NOT NULL")),
-)
-
-node_runs = sa.Table(
-    "node_runs",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("sweep_id", Id, ref("sweeps.id"), nullable=False),
-    sa.Column("execution_id", Id, nullable=False, index=True),
-    sa.Column("checkpoint_id", Id, ref("checkpoints.id", deferred=True), nullable=False),
-    sa.Column("task", sa.String(300), nullable=False, comment="the node, or node and number where it fans out"),
-    sa.Column("node", sa.String(200), nullable=False),
-    sa.Column("variant", sa.String(200), nullable=False),
-    sa.Column("visit", sa.Integer, nullable=False),
-    sa.Column("status", sa.String(16), nullable=False),
-    sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("cells", sa.Integer, nullable=False, comment="how many cells take part in it"),
-    sa.Column("fingerprint", sa.String(64), nullable=False),
-    sa.Column("writes", OrderedJson, comment="key -> digest of what the accepted attempt wrote"),
-    sa.Column("workspace", Digest),
-    sa.Column("started_at", Seconds, nullable=False),
-    sa.Column("duration_s", sa.Double, nullable=False, comment="of the accepted attempt"),
-    sa.Column("usd", sa.Double, nullable=False, comment="of the accepted attempt"),
-    sa.Column("tokens_in", Count, nullable=False),
-    sa.Column("tokens_out", Count, nullable=False),
-    sa.Column("started_transaction", sa.BigInteger, comment="where the log has its start; see wtb/store/log.py"),
-    sa.Column("started_event", sa.BigInteger),  # null beside a transaction: its start is right before its success
-    sa.Column("ended_transaction", sa.BigInteger, comment="where the log has its success"),
-    sa.Column("ended_event", sa.BigInteger),
-    sa.Column("ended_at", Seconds, comment="when it succeeded"),
-    sa.Column("replaces", sa.String(200), comment="the default variant, if the first visit applies another one"),
-    sa.Column(
-        "begun_at", Seconds, comment="when the first attempt began, if this row describes it: so far, or for good"
-    ),
-    sa.Column("stdout", sa.Text, comment="of that attempt: its beginning and its end, where it is long"),
-    sa.Column("stderr", sa.Text, comment="the same"),
-    sa.UniqueConstraint("checkpoint_id", "task", "variant"),
-    one_of("status", NODE_RUN),
-    sa.Index(
-        "ix_node_runs_started",
-        *("sweep_id", "started_transaction", "started_event"),
-        **where("started_event IS NOT NULL"),
-    ),
-    sa.Index("ix_node_runs_ended", "sweep_id", "ended_transaction", "ended_event"),
-)
-
-# Those of a `NodeRunRow`: what a node run printed is read by itself.
-node_run_columns = [column for column in node_runs.c if column.name not in ("stdout", "stderr")]
-
-# Of such a node run the row has what its only attempt took. They are nearly all of a sweep, and spare a join.
-# `wtb/store/attempt_columns.py` reads their attempts together with those that have rows.
-took_one_attempt: sa.ColumnElement[bool] = sa.and_(node_runs.c.status == "succeeded", node_runs.c.attempts == 1)
-
-attempts = sa.Table(
-    "attempts",
-    metadata,
-    sa.Column("node_run_id", Id, ref("node_runs.id"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("status", sa.String(16), nullable=False),
-    sa.Column("started_at", Seconds, nullable=False),
-    sa.Column("duration_s", sa.Double, nullable=False),
-    sa.Column("usd", sa.Double, nullable=False),
-    sa.Column("tokens_in", Count, nullable=False),
-    sa.Column("tokens_out", Count, nullable=False),
-    sa.Column("failure", Json),
-    sa.Column("fingerprint", sa.String(64), nullable=False),
-    sa.Column("stdout", sa.Text, comment="its beginning and its end, where it is long"),
-    sa.Column("stderr", sa.Text, comment="the same"),
-    sa.CheckConstraint("status IN ('succeeded', 'failed')", name="status"),
-)
-
-calls = sa.Table(
-    "calls",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("node_run_id", Id, ref("node_runs.id"), nullable=False, index=True),
-    sa.Column("attempt", sa.Integer, nullable=False),
-    sa.Column("model", sa.String(200)),
-    sa.Column("tool", sa.String(200)),
-    sa.Column("prompt", sa.Text, comment="typed JSON"),
-    sa.Column("response", sa.Text, comment="typed JSON"),
-    sa.Column("tokens_in", Count, nullable=False),
-    sa.Column("tokens_out", Count, nullable=False),
-    sa.Column("usd", sa.Double, nullable=False),
-    sa.Column("duration_s", sa.Double),
-    sa.Column("at", Seconds, nullable=False),
-    sa.Column("cached", Count, comment="tokens of the prompt that were read from the provider's cache"),
-    sa.Column("sweep_id", Id, comment="of calls that the log has"),
-    sa.Column("logged_transaction", sa.BigInteger, comment="the position in the log"),
-    sa.Column("logged_event", sa.BigInteger),
-    sa.Index("ix_calls_logged", "sweep_id", "logged_transaction", "logged_event"),
-)
-
-decisions = sa.Table(
-    "decisions",
-    metadata,
-    sa.Column("checkpoint_id", Id, ref("checkpoints.id", deferred=True), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("node", sa.String(200), nullable=False),
-    sa.Column("to", sa.String(200), nullable=False),
-    sa.Column("key", sa.Text),
-    sa.Column("why", sa.Text, nullable=False),
-    sa.Column("tried", Json, comment="[to, condition or key, whether it was taken] of each edge that was tried"),
-)
-
-values = sa.Table(
-    "values",
-    metadata,
-    sa.Column("digest", Digest, primary_key=True),
-    sa.Column("data", sa.Text, nullable=False, comment="typed JSON"),
-)
-
-files = sa.Table(
-    "files",
-    metadata,
-    sa.Column("session_id", Id, ref("sessions.id"), primary_key=True),
-    sa.Column("digest", Digest, primary_key=True, comment="of a content or manifest that its snapshots refer to"),
-    sa.Column("size", Count, nullable=False, comment="bytes"),
-    sa.Index("ix_files_digest", "digest"),
 )

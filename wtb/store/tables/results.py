@@ -2,115 +2,235 @@
 
 from __future__ import annotations
 
+from typing import Required, TypedDict
+
 import sqlalchemy as sa
 
+from wtb.core.documents.common import CellStatus
+from wtb.core.failures import StoredFailure
+from wtb.core.scoring.measure import Better, StoredMeasure
 from wtb.core.status import CELL
-from wtb.store.tables.access import project_column
 from wtb.store.tables.column_types import Count, Id, Json, Seconds, metadata, now, one_of, ref
+from wtb.store.tables.row import Row, column, project_column
 
-cells = sa.Table(
-    "cells",
-    metadata,
-    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
-    sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("status", sa.String(16), nullable=False),  # pending while it runs: see `wtb/store/cell_status.py`
-    sa.Column("execution_id", Id, comment="whose outcome it has, or the one that holds it"),
-    sa.Column("elapsed_s", sa.Double, comment="as if alone: accepted attempts, the longest of a parallel step"),
-    sa.Column("usd", sa.Double),
-    sa.Column("tokens_in", Count),
-    sa.Column("tokens_out", Count),
-    sa.Column("node_runs", Count),
-    sa.Column("failure", Json),
-    sa.Column("edited", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("finished_at", Seconds),
-    one_of("status", CELL),
-)
+
+class CellRow(Row):
+    """A cell as it stands: what its execution has spent and how it failed is known at its end."""
+
+    __tablename__ = "cells"
+    sweep_id: str = column(Id, ref("sweeps.id"), primary_key=True)
+    case_number: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    repeat: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    combination: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    status: CellStatus = column(sa.String(16))  # pending while it runs: see `wtb/store/cell_status.py`
+    execution_id: str | None = column(Id, comment="whose outcome it has, or the one that holds it")
+    elapsed_s: float | None = column(
+        sa.Double, comment="as if alone: accepted attempts, the longest of a parallel step"
+    )
+    usd: float | None = column(sa.Double)
+    tokens_in: int | None = column(Count)
+    tokens_out: int | None = column(Count)
+    node_runs: int | None = column(Count)
+    failure: StoredFailure | None = column(Json)
+    edited: bool = column(sa.Boolean, server_default=sa.false())
+    finished_at: float | None = column(Seconds)
+    __table_args__ = (one_of("status", CELL),)
+
+
+cells = CellRow.__table__
+
+
+class CellChange(TypedDict, total=False):
+    """How a cell stands; what its execution has spent and how it failed is left out of one that is open."""
+
+    status: Required[str]
+    elapsed_s: float | None
+    usd: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+    node_runs: int | None
+    failure: StoredFailure | None
+    edited: bool
+    finished_at: float | None
+
+
+class NewCell(CellChange):
+    """A cell of a sweep."""
+
+    sweep_id: str
+    case_number: int
+    repeat: int
+    combination: int
+    execution_id: str
+
+
+class HeldCell(TypedDict):
+    """The change of a cell whose execution pauses or waits."""
+
+    sweep_id: str
+    case_number: int
+    repeat: int
+    combination: int
+    status: str
+    execution_id: str
+
+
+class Outcome(HeldCell):
+    """The change of a cell that has ended."""
+
+    elapsed_s: float
+    usd: float
+    tokens_in: int
+    tokens_out: int
+    node_runs: int
+    failure: StoredFailure | None
+    edited: bool
+
+
 # Each row is updated once: on its own page that spares the indexes.
 _half_full = sa.DDL("ALTER TABLE cells SET (fillfactor = 40)")  # type: ignore[no-untyped-call]
 sa.event.listen(cells, "after_create", _half_full.execute_if(dialect="postgresql"))
 
-scores = sa.Table(
-    "scores",
-    metadata,
-    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
-    sa.Column("metric", sa.String(200), primary_key=True),
-    sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("value", sa.Double),
-    sa.Column("error", sa.Text),
-    sa.Column("observed", sa.Text, comment="what the cell tells of a figure over all cells of a row"),
-    sa.Column("version", sa.String(200), comment="of what gave it, such as the model that a judge was answered by"),
-    sa.Column("reason", sa.Text, comment="why it has this value, in words"),
-)
 
-metrics = sa.Table(
-    "metrics",
-    metadata,
-    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
-    sa.Column("name", sa.String(200), primary_key=True),
-    sa.Column("number", sa.Integer, nullable=False, comment="their order in the matrix"),
-    sa.Column("better", sa.String(8), nullable=False),
-    sa.Column(
-        "declared", sa.Boolean, nullable=False, server_default=sa.true(), comment="whether the direction was declared"
-    ),
-    sa.Column(
-        "by_median",
+class ScoreRow(Row):
+    """A score of a cell, or why it has none."""
+
+    __tablename__ = "scores"
+    sweep_id: str = column(Id, ref("sweeps.id"), primary_key=True)
+    metric: str = column(sa.String(200), primary_key=True)
+    case_number: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    repeat: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    combination: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    value: float | None = column(sa.Double)
+    error: str | None = column(sa.Text)
+    observed: str | None = column(sa.Text, comment="what the cell tells of a figure over all cells of a row")
+    version: str | None = column(
+        sa.String(200), comment="of what gave it, such as the model that a judge was answered by"
+    )
+    reason: str | None = column(sa.Text, comment="why it has this value, in words")
+
+
+scores = ScoreRow.__table__
+
+
+class NewScore(TypedDict):
+    """A score of a cell, or why it has none."""
+
+    sweep_id: str
+    metric: str
+    case_number: int
+    repeat: int
+    combination: int
+    value: float | None
+    error: str | None
+    observed: str | None
+    version: str | None
+    reason: str | None
+
+
+class MetricRow(Row):
+    """A metric of a sweep, as its evaluator declared it."""
+
+    __tablename__ = "metrics"
+    sweep_id: str = column(Id, ref("sweeps.id"), primary_key=True)
+    name: str = column(sa.String(200), primary_key=True)
+    number: int = column(sa.Integer, comment="their order in the matrix")
+    better: Better = column(sa.String(8))
+    declared: bool = column(sa.Boolean, server_default=sa.true(), comment="whether the direction was declared")
+    by_median: bool = column(
         sa.Boolean,
-        nullable=False,
         server_default=sa.false(),
         comment="combinations are compared by the median of their differences, else by the mean",
-    ),
-    sa.Column("low", sa.Double, comment="the ends of the scale that was declared"),
-    sa.Column("high", sa.Double),
-    sa.Column("on_failure", sa.String(32), comment="the score of a failed cell, or left_out; else the sweep says it"),
-    sa.Column("figure", sa.String(32), comment="over all cells of a row, which scores are parts of"),
-    sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),
-)
+    )
+    low: float | None = column(sa.Double, comment="the ends of the scale that was declared")
+    high: float | None = column(sa.Double)
+    on_failure: str | None = column(
+        sa.String(32), comment="the score of a failed cell, or left_out; else the sweep says it"
+    )
+    figure: str | None = column(sa.String(32), comment="over all cells of a row, which scores are parts of")
+    __table_args__ = (sa.CheckConstraint("better IN ('higher', 'lower')", name="better"),)
 
-labels = sa.Table(
-    "labels",
-    metadata,
-    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
-    sa.Column("metric", sa.String(200), primary_key=True, comment="whose scores it is held against"),
-    sa.Column("case_number", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("repeat", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("rater", sa.String(255), primary_key=True),
-    sa.Column("value", sa.Double, nullable=False),
-    sa.Column("asked", sa.String(16), nullable=False, comment="why it was asked for"),
-    sa.Column("probability", sa.Double, comment="that its case was drawn with; null where it was not drawn here"),
-    sa.Column("at", Seconds, nullable=False, server_default=now()),
-    sa.CheckConstraint("asked IN ('random', 'disagreement')", name="asked"),
-    comment="what people say of cells",
-)
 
-comments = sa.Table(
-    "comments",
-    metadata,
-    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False, comment="of the sweep, from 1"),
-    sa.Column("case_number", sa.Integer, nullable=False),
-    sa.Column("repeat", sa.Integer, nullable=False),
-    sa.Column("combination", sa.Integer, nullable=False),
-    sa.Column("by", sa.String(255), nullable=False),
-    sa.Column("text", sa.Text, nullable=False),
-    sa.Column("at", Seconds, nullable=False, server_default=now()),
-    sa.Index("ix_comments_cell", "sweep_id", "case_number"),
-    comment="what people write about cells",
-)
+metrics = MetricRow.__table__
 
-tallies = sa.Table(
-    "tallies",
-    metadata,
-    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
-    sa.Column("metric", sa.String(200), primary_key=True),
-    sa.Column("combination", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("n", Count, nullable=False, comment="cells with a score"),
-    sa.Column("total", sa.Double, nullable=False, comment="sum of their scores"),
-)
+
+class NewMetric(StoredMeasure):
+    """A metric of a sweep."""
+
+    sweep_id: str
+    name: str
+    number: int
+
+
+class LabelRow(Row):
+    """What a person says of a cell.
+
+    Attributes:
+        asked: Why it was asked for: `random`, or `disagreement` of other raters.
+        probability: That its case was drawn with; None where it was not drawn here.
+    """
+
+    __tablename__ = "labels"
+    sweep_id: str = column(Id, ref("sweeps.id"), primary_key=True)
+    metric: str = column(sa.String(200), primary_key=True, comment="whose scores it is held against")
+    case_number: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    repeat: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    combination: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    rater: str = column(sa.String(255), primary_key=True)
+    value: float = column(sa.Double)
+    asked: str = column(sa.String(16), comment="why it was asked for")
+    probability: float | None = column(
+        sa.Double, comment="that its case was drawn with; null where it was not drawn here"
+    )
+    at: float = column(Seconds, server_default=now())
+    __table_args__ = (
+        sa.CheckConstraint("asked IN ('random', 'disagreement')", name="asked"),
+        {"comment": "what people say of cells"},
+    )
+
+
+labels = LabelRow.__table__
+
+
+class ListedComment(Row):
+    """What somebody wrote about a cell, with the id of its case."""
+
+    __tablename__ = "comments"
+    sweep_id: str = column(Id, ref("sweeps.id"), primary_key=True)
+    number: int = column(sa.Integer, primary_key=True, autoincrement=False, comment="of the sweep, from 1")
+    case_number: int = column(sa.Integer)
+    repeat: int = column(sa.Integer)
+    combination: int = column(sa.Integer)
+    by: str = column(sa.String(255))
+    text: str = column(sa.Text)
+    at: float = column(Seconds, server_default=now())
+    case: str
+    __table_args__ = (
+        sa.Index("ix_comments_cell", "sweep_id", "case_number"),
+        {"comment": "what people write about cells"},
+    )
+
+
+comments = ListedComment.__table__
+
+
+class TallyRow(Row):
+    """The scores of a combination by a metric.
+
+    Attributes:
+        n: How many cells have one.
+        total: The sum of them.
+    """
+
+    __tablename__ = "tallies"
+    sweep_id: str = column(Id, ref("sweeps.id"), primary_key=True)
+    metric: str = column(sa.String(200), primary_key=True)
+    combination: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    n: int = column(Count, comment="cells with a score")
+    total: float = column(sa.Double, comment="sum of their scores")
+
+
+tallies = TallyRow.__table__
 
 matrices = sa.Table(
     "matrices",
@@ -142,7 +262,7 @@ looks = sa.Table(
     "looks",
     metadata,
     sa.Column("sweep_id", Id, primary_key=True, comment="the sweep, which may be deleted since"),
-    project_column(),
+    project_column("project"),
     sa.Column("session_id", Id, nullable=False),
     sa.Column("workflow", sa.String(200), nullable=False),
     sa.Column("at", Seconds, nullable=False, server_default=now()),

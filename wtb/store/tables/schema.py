@@ -16,6 +16,10 @@ from wtb.store.tables.access import sign_ins as sign_ins
 from wtb.store.tables.access import teams as teams
 from wtb.store.tables.access import tokens as tokens
 from wtb.store.tables.access import users as users
+from wtb.store.tables.checkpoints import checkpoints as checkpoints
+from wtb.store.tables.checkpoints import decisions as decisions
+from wtb.store.tables.checkpoints import files as files
+from wtb.store.tables.checkpoints import values as values
 from wtb.store.tables.column_types import metadata as metadata
 from wtb.store.tables.column_types import now as now
 from wtb.store.tables.column_types import transaction_number as transaction_number
@@ -29,22 +33,18 @@ from wtb.store.tables.control import invocations as invocations
 from wtb.store.tables.control import reservations as reservations
 from wtb.store.tables.control import rollbacks as rollbacks
 from wtb.store.tables.control import scorings as scorings
-from wtb.store.tables.executions import attempts as attempts
-from wtb.store.tables.executions import calls as calls
-from wtb.store.tables.executions import checkpoints as checkpoints
-from wtb.store.tables.executions import decisions as decisions
 from wtb.store.tables.executions import executions as executions
-from wtb.store.tables.executions import files as files
 from wtb.store.tables.executions import is_leased as is_leased
 from wtb.store.tables.executions import is_pending as is_pending
 from wtb.store.tables.executions import is_published as is_published
 from wtb.store.tables.executions import is_running as is_running
 from wtb.store.tables.executions import is_unpublished as is_unpublished
-from wtb.store.tables.executions import node_run_columns as node_run_columns
-from wtb.store.tables.executions import node_runs as node_runs
-from wtb.store.tables.executions import took_one_attempt as took_one_attempt
-from wtb.store.tables.executions import values as values
 from wtb.store.tables.executions import working as working
+from wtb.store.tables.node_runs import attempts as attempts
+from wtb.store.tables.node_runs import calls as calls
+from wtb.store.tables.node_runs import node_run_columns as node_run_columns
+from wtb.store.tables.node_runs import node_runs as node_runs
+from wtb.store.tables.node_runs import took_one_attempt as took_one_attempt
 from wtb.store.tables.publications import publications as publications
 from wtb.store.tables.results import baselines as baselines
 from wtb.store.tables.results import cells as cells
@@ -78,4 +78,4 @@ from wtb.store.tables.threads import thread_writes as thread_writes
 from wtb.store.tables.uploads import upload_parts as upload_parts
 from wtb.store.tables.uploads import uploads as uploads
 
-REVISION = "1054"
+REVISION = "2000"

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypedDict
+
 import sqlalchemy as sa
 
+from wtb.core.documents.common import SweepStatus
 from wtb.core.ids import plain_id
+from wtb.core.serialization.plain_json import iso
 from wtb.core.status import HIDDEN_SWEEPS, SWEEP
-from wtb.store.tables.access import project_column
+from wtb.core.tree.stored_code import RecordedCode
+from wtb.core.tree.stored_spec import StoredSpec
+from wtb.core.values import Json as JsonValue
 from wtb.store.tables.column_types import (
     Count,
     Digest,
@@ -21,45 +28,69 @@ from wtb.store.tables.column_types import (
     transaction_number,
     where,
 )
+from wtb.store.tables.row import Row, column, project_column
+
+if TYPE_CHECKING:
+    from wtb.config.webhooks import Target
+    from wtb.core.documents.common import SweepHeading
 
 ALERTING = "execution_id IS NULL OR kind IN ('approval.asked', 'execution.stalled')"  # events to alert people of
 
-sessions = sa.Table(
-    "sessions",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("name", sa.String(200), nullable=False, unique=True),
-    sa.Column("quota", Json),
-    sa.Column("owner", sa.String(200), comment="who is responsible for it"),
-    sa.Column("metadata", Json, comment="texts by name"),
-    project_column(),
-    sa.Column("archived_at", Seconds),
-    sa.Column("deleted_usd", sa.Double, nullable=False, server_default="0", comment="spent by sweeps deleted since"),
-    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
-    sa.Index("ix_sessions_project", "project"),
-)
 
-runners = sa.Table(
-    "runners",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("host", sa.String(255), nullable=False),
-    sa.Column("boot", sa.String(64), nullable=False),
-    sa.Column("pid", sa.Integer, nullable=False),
-    sa.Column("process_started_at", Seconds, nullable=False),
-    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
-    sa.Column("session_id", Id, comment="whose slots it takes; null where it serves any session"),
-    sa.Column("slots", sa.Integer, nullable=False, server_default="0", comment="node runs at a time"),
-    sa.Column("seen_at", Seconds, comment="its last heartbeat"),
-    sa.Column("ended_at", Seconds, comment="null while it runs, or where it died"),
-    sa.Column("worker", sa.String(255), comment="name of the worker that it is a process of; null for `wtb run`"),
-    sa.Column("pool", sa.String(16), comment="of the worker: prefork or threads"),
-    sa.Column("queues", Json, comment="names of the queues that it takes executions from"),
-    sa.Column("version", sa.String(40)),
-    sa.Column("clock_s", sa.Double, comment="how far its clock is ahead of the database's, at its last heartbeat"),
-    sa.Column("refused", Json, comment="ids of sweeps whose code it rejects; null if none"),
-    sa.Index("ix_runners_session_id", "session_id"),
-)
+class SessionRow(Row):
+    """A session. deleted_usd: what sweeps have spent that were deleted since."""
+
+    __tablename__ = "sessions"
+    id: str = column(Id, primary_key=True)
+    name: str = column(sa.String(200), unique=True)
+    quota: Mapping[str, float] | None = column(Json)
+    owner: str | None = column(sa.String(200), comment="who is responsible for it")
+    metadata: Mapping[str, str] | None = column(Json, comment="texts by name")
+    project: str = project_column()
+    archived_at: float | None = column(Seconds)
+    deleted_usd: float = column(sa.Double, server_default="0", comment="spent by sweeps deleted since")
+    created_at: float = column(Seconds, server_default=now())
+    __table_args__ = (sa.Index("ix_sessions_project", "project"),)
+
+
+sessions = SessionRow.__table__
+
+
+class RunnerRow(Row):
+    """A process that runs sweeps, with its heartbeat.
+
+    Attributes:
+        session_id: Whose slots it took when it started; workers take those of the sweeps that they run.
+        worker: The name of the worker that it is, and queues: those that it takes from.
+        clock_s: How far its clock is ahead of the database's.
+        refused: Ids of sweeps whose code it rejects.
+    """
+
+    __tablename__ = "runners"
+    id: str = column(Id, primary_key=True)
+    host: str = column(sa.String(255))
+    boot: str = column(sa.String(64))
+    pid: int = column(sa.Integer)
+    process_started_at: float = column(Seconds)
+    created_at: float = column(Seconds, server_default=now())
+    session_id: str | None = column(Id, comment="whose slots it takes; null where it serves any session")
+    slots: int = column(sa.Integer, server_default="0", comment="node runs at a time")
+    seen_at: float | None = column(Seconds, comment="its last heartbeat")
+    ended_at: float | None = column(Seconds, comment="null while it runs, or where it died")
+    worker: str | None = column(
+        sa.String(255), comment="name of the worker that it is a process of; null for `wtb run`"
+    )
+    pool: str | None = column(sa.String(16), comment="of the worker: prefork or threads")
+    queues: list[str | None] | None = column(Json, comment="names of the queues that it takes executions from")
+    version: str | None = column(sa.String(40))
+    clock_s: float | None = column(
+        sa.Double, comment="how far its clock is ahead of the database's, at its last heartbeat"
+    )
+    refused: list[str] | None = column(Json, comment="ids of sweeps whose code it rejects; null if none")
+    __table_args__ = (sa.Index("ix_runners_session_id", "session_id"),)
+
+
+runners = RunnerRow.__table__
 
 workflows = sa.Table(
     "workflows",
@@ -70,59 +101,121 @@ workflows = sa.Table(
     sa.Column("graph", OrderedJson, nullable=False),
 )
 
-sweeps = sa.Table(
-    "sweeps",
-    metadata,
-    sa.Column("id", Id, primary_key=True),
-    sa.Column("session_id", Id, ref("sessions.id"), nullable=False, index=True),
-    sa.Column("workflow_id", Digest, sa.ForeignKey("workflows.id"), nullable=False, index=True),
-    sa.Column("name", sa.String(200), nullable=False, index=True),
-    project_column(),
-    sa.Column("token", sa.String(64), comment="by which it was submitted, and whose budget binds it"),
-    sa.Column("status", sa.String(16), nullable=False),
-    sa.Column("reason", sa.Text),
-    sa.Column("runner_id", Id, comment="the process that runs it by itself, while it does"),
-    sa.Column("queued", sa.Boolean, nullable=False, server_default=sa.false(), comment="workers run it"),
-    sa.Column("running_since", Seconds, comment="the time of its limit `wall` counts from here"),
-    sa.Column("spec", OrderedJson, nullable=False, comment="the sweep as it was submitted, and where from"),
-    sa.Column("fingerprints", OrderedJson, nullable=False, comment="node -> variant -> code fingerprint"),
-    sa.Column("kind", sa.String(8), nullable=False, server_default="sweep", comment="sweep, or a single execution"),
-    sa.Column("breakpoints", Json, comment="where executions pause, in words"),
-    sa.Column("notify", Json, comment="notification targets and what each is sent; null if none"),
-    sa.Column("cells", Count, nullable=False),
-    sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false(), comment="retention keeps it"),
-    sa.Column("collected_usd", sa.Double, nullable=False, server_default="0", comment="of attempts collected since"),
-    sa.Column("collected_node_runs", Count, nullable=False, server_default="0"),
-    sa.Column("created_at", Seconds, nullable=False, server_default=now()),
-    sa.Column("started_at", Seconds),
-    sa.Column("finished_at", Seconds),
-    sa.Column("root_s", sa.Double, comment="seconds that a root with its tree took a slot lately; null until measured"),
-    one_of("status", SWEEP),
-    sa.Index("ix_sweeps_project", "project", "created_at", "id"),
-    sa.Index("ix_sweeps_open", "status", "priority", **where("queued AND status IN ('pending', 'running')")),
-    sa.Index("ix_sweeps_hidden", "status", **where("status IN ('submitting', 'deleting')")),
-    sa.Index("ix_sweeps_notify", "id", **where("notify IS NOT NULL")),
-)
+
+class SweepRow(Row):
+    """A sweep as it stands in the database. Times are seconds since the epoch.
+
+    Attributes:
+        session: The name of its session.
+        token: By which it was submitted; None for whoever has the database.
+        spec: The sweep as it was submitted, and where from.
+        fingerprints: Node -> variant -> code.
+        root_s: Seconds that a root with its tree took a slot lately; None until that was measured.
+    """
+
+    __tablename__ = "sweeps"
+    id: str = column(Id, primary_key=True)
+    session_id: str = column(Id, ref("sessions.id"), index=True)
+    workflow_id: str = column(Digest, sa.ForeignKey("workflows.id"), index=True)
+    name: str = column(sa.String(200), index=True)
+    project: str = project_column()
+    token: str | None = column(sa.String(64), comment="by which it was submitted, and whose budget binds it")
+    status: SweepStatus = column(sa.String(16))
+    reason: str | None = column(sa.Text)
+    runner_id: str | None = column(Id, comment="the process that runs it by itself, while it does")
+    queued: bool = column(sa.Boolean, server_default=sa.false(), comment="workers run it")
+    running_since: float | None = column(Seconds, comment="the time of its limit `wall` counts from here")
+    spec: StoredSpec = column(OrderedJson, comment="the sweep as it was submitted, and where from")
+    fingerprints: dict[str, dict[str, str]] = column(OrderedJson, comment="node -> variant -> code fingerprint")
+    kind: Literal["sweep", "single"] = column(
+        sa.String(8), server_default="sweep", comment="sweep, or a single execution"
+    )
+    breakpoints: Sequence[str] | None = column(Json, comment="where executions pause, in words")
+    notify: Sequence[Target] | None = column(Json, comment="notification targets and what each is sent; null if none")
+    cells: int = column(Count)
+    priority: int = column(sa.Integer, server_default="0")
+    pinned: bool = column(sa.Boolean, server_default=sa.false(), comment="retention keeps it")
+    collected_usd: float = column(sa.Double, server_default="0", comment="of attempts collected since")
+    collected_node_runs: int = column(Count, server_default="0")
+    created_at: float = column(Seconds, server_default=now())
+    started_at: float | None = column(Seconds)
+    finished_at: float | None = column(Seconds)
+    root_s: float | None = column(
+        sa.Double, comment="seconds that a root with its tree took a slot lately; null until measured"
+    )
+    session: str
+    __table_args__ = (
+        one_of("status", SWEEP),
+        sa.Index("ix_sweeps_project", "project", "created_at", "id"),
+        sa.Index("ix_sweeps_open", "status", "priority", **where("queued AND status IN ('pending', 'running')")),
+        sa.Index("ix_sweeps_hidden", "status", **where("status IN ('submitting', 'deleting')")),
+        sa.Index("ix_sweeps_notify", "id", **where("notify IS NOT NULL")),
+    )
+
+    @property
+    def recorded_code(self) -> RecordedCode:
+        """The code of its variants when it was submitted."""
+        return RecordedCode(self.fingerprints, self.spec.get("code"))
+
+    @property
+    def heading(self) -> SweepHeading:
+        """The sweep as documents of results name it."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "status": self.status,
+            "started_at": iso(self.started_at),
+            "finished_at": iso(self.finished_at),
+        }
+
+
+sweeps = SweepRow.__table__
 
 # Whoever looks for sweeps, and does not have one yet, asks for this.
 is_visible: sa.ColumnElement[bool] = sweeps.c.status.not_in(HIDDEN_SWEEPS)
 
-cases = sa.Table(
-    "cases",
-    metadata,
-    sa.Column("sweep_id", Id, ref("sweeps.id"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("id", sa.Text, nullable=False),
-    sa.Column("input", Json, nullable=False, comment="key -> digest of its value"),
-    sa.Column("expected", sa.Text, comment="typed JSON"),
-    sa.Column("tags", Json, nullable=False),
-    sa.Column("workspace", Digest),
-    sa.Column("cluster", sa.Text, comment="what it came from with others, which are not independent of it"),
-    sa.Column("erased_at", Seconds, comment="nothing but its id and number is left of it then"),
-    sa.Column("erased_by", sa.String(255)),
-    sa.UniqueConstraint("sweep_id", "id"),
-)
+
+class CaseRow(Row):
+    """A case of a sweep.
+
+    Attributes:
+        input: Key of the state -> digest of its value.
+        expected: The digest of what is expected.
+        workspace: The digest of the snapshot that its runs start with.
+        cluster: What it shares with other cases, by which intervals are computed.
+        erased_at: When somebody erased it; nothing but its id and number is left of it then.
+        erased_by: Who did.
+    """
+
+    __tablename__ = "cases"
+    sweep_id: str = column(Id, ref("sweeps.id"), primary_key=True)
+    number: int = column(sa.Integer, primary_key=True, autoincrement=False)
+    id: str = column(sa.Text)
+    input: dict[str, str] = column(Json, comment="key -> digest of its value")
+    expected: str | None = column(sa.Text, comment="typed JSON")
+    tags: list[str] = column(Json)
+    workspace: str | None = column(Digest)
+    cluster: str | None = column(sa.Text, comment="what it came from with others, which are not independent of it")
+    erased_at: float | None = column(Seconds, comment="nothing but its id and number is left of it then")
+    erased_by: str | None = column(sa.String(255))
+    __table_args__ = (sa.UniqueConstraint("sweep_id", "id"),)
+
+
+cases = CaseRow.__table__
+
+
+class CaseColumns(TypedDict):
+    """A case of a sweep that is submitted. input: key of the state -> digest of its value."""
+
+    sweep_id: str
+    number: int
+    id: str
+    input: Mapping[str, str]
+    expected: str | None
+    tags: list[str]
+    workspace: str | None
+    cluster: str | None
+
 
 # Whoever counts or lists the cases of a sweep asks for this, unless it is about what was erased.
 is_kept: sa.ColumnElement[bool] = cases.c.erased_at.is_(None)
@@ -194,3 +287,35 @@ events = sa.Table(
     sa.Index("ix_events_sweep_id_transaction_id", "sweep_id", "transaction", "id"),
     sa.Index("ix_events_alerting", "sweep_id", "id", **where(ALERTING)),
 )
+
+
+class NewCombination(TypedDict):
+    """A combination of a sweep that is submitted."""
+
+    sweep_id: str
+    number: int
+    choices: Mapping[str, str]
+
+
+class Subject(TypedDict):
+    """What an event is about, as columns of `events`."""
+
+    session_id: str
+    sweep_id: str
+    execution_id: str | None
+
+
+class NewEvent(Subject):
+    """An event that is about to be inserted. data: what readers get, as JSON; its kind decides what it holds."""
+
+    kind: str
+    severity: str
+    at: float
+    data: dict[str, JsonValue]
+
+
+class EventRow(NewEvent):
+    """An event of the log: one that was inserted, or one that another row says."""
+
+    id: int
+    transaction: int

@@ -14,10 +14,10 @@ from wtb.core.classes.frozen import frozen
 from wtb.store.database import Database
 from wtb.store.log import START, LogPosition, last_position, log_rows
 from wtb.store.read.queries import select_sweeps
-from wtb.store.rows.control import ExporterRow
 from wtb.store.rows.sweeps import BehindSweep
 from wtb.store.runs.queue import is_open
 from wtb.store.tables.column_types import is_over
+from wtb.store.tables.control import ExporterRow
 from wtb.store.tables.schema import events, executions, exporters, exports, now, sweeps
 
 MOST_SWEEPS: Final = 50

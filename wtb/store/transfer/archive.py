@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec import structs
 
 from wtb.core.errors import DamagedError, InputError
 from wtb.core.serialization.codec import digest as digest_of
@@ -18,8 +18,8 @@ from wtb.store.bulk import Row, fetch_row, fetch_rows, insert_missing, insert_ro
 from wtb.store.database import Database
 from wtb.store.log import insert_events, log_rows
 from wtb.store.read.queries import as_bytes, stored_bytes
-from wtb.store.rows.executions import ExecutionRow
 from wtb.store.runs.leases import of_cells
+from wtb.store.tables.executions import ExecutionRow
 from wtb.store.tables.schema import (
     cases,
     cells,
@@ -125,7 +125,7 @@ def events_of(
 
 def cell_of(connection: sa.Connection, execution: ExecutionRow, combination: int | None) -> Row | None:
     """The cell of an execution for one of its combinations, where it holds it."""
-    mine = of_cells(cells, replace(execution, combinations=[] if combination is None else [combination]))
+    mine = of_cells(cells, structs.replace(execution, combinations=[] if combination is None else [combination]))
     return fetch_row(connection, sa.select(cells).where(*mine, cells.c.execution_id == execution.id))
 
 

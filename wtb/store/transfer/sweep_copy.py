@@ -26,7 +26,6 @@ from wtb.store.housekeeping.deletion import discard_submission
 from wtb.store.housekeeping.files import add_files
 from wtb.store.limits.sessions import session_of_submission
 from wtb.store.log import insert_events, log_rows
-from wtb.store.rows.sweeps import NewEvent
 from wtb.store.tables.schema import (
     approvals,
     attempts,
@@ -53,6 +52,7 @@ from wtb.store.tables.schema import (
     sweeps,
     workflows,
 )
+from wtb.store.tables.sweeps import NewEvent
 from wtb.store.transfer.archive import named_values, value_contents
 from wtb.store.transfer.backup import Report, in_batches
 from wtb.store.transfer.renaming import NewIds

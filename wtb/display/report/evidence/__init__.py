@@ -22,7 +22,7 @@ from wtb.display.report.evidence.open_cases import opened
 from wtb.display.report.evidence.provenance import provenance
 from wtb.display.report.evidence.tree import tree
 from wtb.store.database import Database
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument

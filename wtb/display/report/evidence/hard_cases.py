@@ -10,7 +10,7 @@ from wtb.analysis.comparison.first_difference import partings
 from wtb.analysis.scores import Scores
 from wtb.store.database import Database
 from wtb.store.read import evidence, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument

@@ -11,7 +11,7 @@ from wtb.core.serialization.plain_json import iso
 from wtb.display.views.schedules import reference_document
 from wtb.store.database import Database
 from wtb.store.read import evidence, tallies
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import Combination

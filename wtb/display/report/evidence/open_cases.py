@@ -16,8 +16,8 @@ from wtb.store.database import Database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.read import details, evidence, queries
-from wtb.store.rows.executions import ExecutionRow
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.executions import ExecutionRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -13,7 +13,7 @@ from wtb.core.tree.stored_spec import StoredSpec
 from wtb.planning.prepare import as_written, stored_spec
 from wtb.store.database import Database
 from wtb.store.read import evidence, queries
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument

@@ -21,7 +21,7 @@ from wtb.hosting.api.threads import run_quickly
 from wtb.operations.identity import Identity
 from wtb.store.access.idempotency import Claim, Repeated, find_answer, keep_answer
 from wtb.store.database import Database
-from wtb.store.rows.access import IdempotencyKeyRow
+from wtb.store.tables.access import IdempotencyKeyRow
 
 HEADER = "Idempotency-Key"
 MOST_LETTERS = 200

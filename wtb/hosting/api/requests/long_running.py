@@ -34,7 +34,8 @@ from wtb.store.access.operations import (
     forget_operation,
     renew_operations,
 )
-from wtb.store.database import Database, Scope
+from wtb.store.database import Database
+from wtb.store.transactions import Scope
 
 MOST_BYTES = 16_000_000  # of an answer that is kept
 MOST_EACH = 3  # at a time for each identity

@@ -1,0 +1,117 @@
+"""Figures of statistics as the JSON contract of the matrix has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from wtb.analysis.scores import ScoreTable
+from wtb.analysis.search_history import Tried
+from wtb.analysis.statistics import Comparison
+from wtb.analysis.statistics.comparing import Estimate
+from wtb.analysis.statistics.missing.claims import SIGNIFICANT
+from wtb.analysis.statistics.sequential.running import Method
+from wtb.core.scoring.measure import Measure
+
+if TYPE_CHECKING:
+    from wtb.core.documents.matrix import BestDocument, MetricDocument, MetricEstimate
+
+T = TypeVar("T")
+
+
+def metric_document(
+    measure: Measure, table: ScoreTable, interval: Method | None, without_expected: int
+) -> MetricDocument:
+    document: MetricDocument = {
+        "better": measure.better,
+        "declared": measure.declared,
+        "compare": measure.compare,
+        "low": measure.low,
+        "high": measure.high,
+        "on_failure": table.failure_score,
+        "failed": table.failed,
+        "interval": interval,
+    }
+    if measure.figure is not None:
+        document["figure"] = measure.figure
+    if measure.passes is not None:
+        document["passes"] = measure.passes
+    if without_expected:
+        document["without_expected"] = without_expected
+    return document
+
+
+def estimate_document(found: Estimate, bounds: Sequence[float] | None) -> MetricEstimate:
+    document: MetricEstimate = {
+        "n": found.n,
+        "n_pairs": found.n_pairs,
+        "mean": found.mean,
+        "ci": _listed(found.ci),
+        "delta": found.delta,
+        "delta_ci": _listed(found.delta_ci),
+        "p": found.p,
+        "p_adjusted": found.p_adjusted,
+        "effect": found.effect,
+        "detectable": found.detectable,
+        "detectable_fall": found.detectable_fall,
+        "detectable_rise": found.detectable_rise,
+        "ranks": _listed(found.ranks),
+        "common_mean": found.common_mean,
+        "bounds": _listed(bounds),
+    }
+    _add_missing(document, found)
+    return document
+
+
+def _add_missing(document: MetricEstimate, found: Estimate) -> None:
+    """Add what missing cells, and differences too rare to show, do to an estimate; nothing where there are none."""
+    if found.missing:
+        document["missing"] = found.missing
+    if found.mean_at_worst is not None:
+        document["mean_at_worst"] = [*found.mean_at_worst]
+    if found.delta_at_worst is not None:
+        document["delta_at_worst"] = [*found.delta_at_worst]
+    if found.p_at_worst is not None:
+        document["p_at_worst"] = found.p_at_worst
+    if found.pairs_missing:
+        document["pairs_missing"] = found.pairs_missing
+    if found.hangs_on is not None:
+        document["hangs_on"] = found.hangs_on
+    if found.unseen is not None:
+        document["unseen_one_in"] = found.unseen
+
+
+def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: Tried) -> BestDocument:
+    """An entry of `best` in the JSON contract. tried: what was, over these cases."""
+    lead, winner = compared.lead, compared.winner
+    step = lead.next_step
+    document: BestDocument = {
+        "combination": None if compared.best is None else dict(choices[compared.best]),
+        "clear": compared.clear,
+        "candidates": [dict(choices[row]) for row in compared.candidates],
+        "unranked": [dict(choices[row]) for row in compared.unranked],
+        "cases": compared.cases,
+        "winner": None
+        if winner is None
+        else {"mean": winner.mean, "ci": _listed(winner.ci), "shrunken": winner.shrunken},
+        "rival": None if lead.rival is None else dict(choices[lead.rival]),
+        "lead": lead.lead,
+        "lead_ci": _listed(lead.ci),
+        "p": lead.p,
+        "n_pairs": lead.n_pairs,
+        "cases_needed": None if step is None or step.cases is None else [step.cases, step.cases_if_half],
+        "differ_at_most": None if step is None else step.differ_at_most,
+        "because": lead.because,
+        "tried": tried.n,
+        "looks": tried.looks,
+        "level": SIGNIFICANT * tried.share,
+        "hangs_on": lead.hangs_on,
+    }
+    if lead.unseen is not None:
+        document["unseen_one_in"] = lead.unseen
+    return document
+
+
+def _listed(figures: Sequence[T] | None) -> list[T] | None:
+    """Figures as JSON has them, where an interval is a list."""
+    return None if figures is None else list(figures)
