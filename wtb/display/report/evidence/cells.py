@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from wtb.core.documents.common import CELL_STATUSES
 from wtb.store.database import Database
 from wtb.store.read import evidence
-from wtb.store.rows.sweeps import SweepRow
+from wtb.store.tables.sweeps import SweepRow
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import MatrixDocument
