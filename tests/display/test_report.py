@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import itertools
-import math
+import json
 import re
-from collections.abc import Callable
-from html import unescape
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support import documents
 from tests.support.prose import sentence
+from tests.support.report_page import Look, looking, report_browser
 from wtb.analysis.failure_causes import alike
-from wtb.core.texts import printable
 from wtb.display import markdown, notebook
 from wtb.display.report import junit
-from wtb.display.report.charts.workflow_graph import picture
 from wtb.display.report.html import page
 from wtb.display.report.html.layout import concerned
-from wtb.display.report.html.open_cases import marked_texts
-from wtb.display.report.html.page import section
-from wtb.display.report.html.scales import scale
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 UNKNOWN: dict[str, Any] = dict.fromkeys(
     ("mean", "ci", "delta", "delta_ci", "p", "p_adjusted", "effect", "detectable"), None
@@ -115,6 +112,23 @@ def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: boo
     }
 
 
+def embedded(text: str) -> Any:
+    """The data of a page."""
+    return json.loads(text.partition('id="evidence">')[2].partition("</script>")[0])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with report_browser() as found:
+        yield found
+
+
+@pytest.fixture
+def look(browser: Browser) -> Iterator[Look]:
+    with looking(browser) as opened:
+        yield opened
+
+
 class Parsed(HTMLParser):
     """The elements and the text of a page; it is well-formed where every element is closed in turn."""
 
@@ -139,26 +153,6 @@ class Parsed(HTMLParser):
         self.text += data if self.open[-1:] not in (["style"], ["script"]) else ""
 
 
-@given(st.lists(st.floats(-1e12, 1e12, allow_nan=False), min_size=1, max_size=9))
-def test_a_scale_holds_all_values_between_few_round_ticks(values: list[float]) -> None:
-    found = scale(values)
-    assert all(-1e-6 <= found.at(value) <= 100 + 1e-6 for value in values)
-    assert 2 <= len(found.ticks) <= 8
-    assert all(re.fullmatch(r"−?[\d,.]+(e−?\d+)?", found.label(tick)) for tick in found.ticks)
-    steps = {round((b - a) / (found.ticks[1] - found.ticks[0]), 6) for a, b in itertools.pairwise(found.ticks)}
-    assert steps <= {1.0}
-
-
-def test_ticks_are_what_people_would_choose() -> None:
-    assert [scale([0.21, 0.68]).label(tick) for tick in scale([0.21, 0.68]).ticks] == ["0.2", "0.4", "0.6", "0.8"]
-    assert [scale([-3, 11]).label(tick) for tick in scale([-3, 11]).ticks] == ["−5", "0", "5", "10", "15"]
-    assert [scale([0, 5.5e-9]).label(tick) for tick in scale([0, 5.5e-9]).ticks] == ["0", "2e−9", "4e−9", "6e−9"]
-    big = scale([5.5e12, 5.5015e12])
-    assert [big.label(tick) for tick in big.ticks] == ["5.5e12", "5.5005e12", "5.501e12", "5.5015e12"]
-    assert scale([]).ticks[0] == 0
-    assert scale([math.nan, 5.0, 5.0]).low < 5 < scale([5.0, 5.0]).high
-
-
 @pytest.mark.parametrize("vary", [{"a": ["x", "y"], "b": ["1", "2", "3"]}, {"a": ["only"]}, {}])
 @pytest.mark.parametrize("metrics", [{"m": "higher", "n": "lower"}, {}])
 @pytest.mark.parametrize("scored", [True, False])
@@ -179,7 +173,10 @@ def test_a_sweep_of_very_many_combinations_stays_a_small_file() -> None:
     document = evidence(vary, {f"metric {'m' * 100} {number}": "higher" for number in range(20)})
     text = page.render(document)
     assert len(text.encode()) < 3_000_000
-    assert "The best 201 of 1,000 combinations are shown" in Parsed(text).text
+    data = embedded(text)
+    assert len(data["shown"]) == 201
+    assert [number for number, row in enumerate(data["evidence"]["matrix"]["rows"]) if row["metrics"]] == data["shown"]
+    assert len(data["evidence"]["matrix"]["metrics"]) == 12
     assert len(markdown.report(document).encode()) < 65_536, "what a comment on GitHub may have"
 
 
@@ -213,151 +210,11 @@ def test_a_combination_of_which_scores_or_cells_failed_fails_and_says_so() -> No
     assert "1 score of m failed: KeyError: 'gold' (every combination with a=z)" in said
 
 
-def test_a_sweep_without_a_baseline_has_a_history() -> None:
-    document = evidence({"a": ["x", "y"]}, {"m": "higher"})
-    document["matrix"]["baseline"] = None
-    point = {"n": 9, "mean": 0.5, "ci": [0.4, 0.6]}
-    series = [{"combination": {"a": "y"}, "points": [point, None, point, point]}]
-    sweeps = [{"sweep": "1", "at": "2026-01-01T00:00:00", "verdict": None, "code_changed": []}] * 4
-    history = {
-        "sweeps": sweeps,
-        "metrics": {"m": {"better": "higher", "series": series}},
-        "left_out": 2,
-        "because": None,
-    }
-    drawn = section("history", document | {"history": history})
-    assert drawn.count("mark diamond") == 3
-    assert "2 sweeps over another number of cases" in drawn
-    assert "reference" not in drawn
-    history["metrics"]["m"]["reference"] = {"sweep": "0", "at": None, "mean": 0.9, "ci": None}
-    assert "fixed reference: 0.9" in section("history", document | {"history": history})
-    document["matrix"]["baseline"] = {"a": "y"}
-    assert section("history", document | {"history": history}).count("mark square") == 3
-
-
-def test_an_effect_that_is_the_same_in_every_case_is_drawn_as_certain() -> None:
-    document = evidence({"a": ["x", "y"]}, {"m": "higher"})
-    variants = [{"variant": name, "effect": effect, "ci": None} for name, effect in (("x", 0.5), ("y", -0.5))]
-    node = {"node": "a", "share": 1.0, "p": 0.001, "p_adjusted": 0.001, "variants": variants}
-    document["attribution"]["m"] |= {"nodes": [node], "because": None, "cases": 9}
-    assert (section("effects", document).count("mark dot"), section("effects", document).count("mark ring")) == (2, 0)
-    node["share"] = 0.0
-    assert (section("effects", document).count("mark dot"), section("effects", document).count("mark ring")) == (0, 2)
-
-
-def test_effects_are_shown_by_factor_with_nested_ones_pairs_and_single_changes() -> None:
-    document = evidence({"a": ["x", "y"]}, {"m": "higher"})
-    variants = [{"variant": name, "effect": effect, "ci": [effect - 0.1, effect + 0.1]} for name, effect in LEVELS]
-    node = {"node": "a", "factor": "a.model", "within": ["p", "q"], "share": 0.4, "p": 0.001, "p_adjusted": 0.001}
-    strongest = {"variants": ["mini", "long"], "effect": 0.2, "ci": [0.1, 0.3]}
-    pair = {"nodes": ["a", "a"], "factors": ["a.model", "a.prompt"], "share": 0.1, "p": 0.01, "p_adjusted": 0.01}
-    change = {"node": "a", "factor": "a.style", "variant": "terse", "over": "chatty", "beside": {"b": "on"}}
-    change |= {"effect": -0.25, "ci": [-0.4, -0.1], "p": 0.01, "p_adjusted": 0.01}
-    document["attribution"]["m"] |= {
-        "nodes": [node | {"variants": variants}],
-        "interactions": [pair | {"strongest": strongest}],
-        "simple": [change],
-        "because": None,
-        "cases": 9,
-    }
-    shown = " ".join(Parsed(section("effects", document)).text.split())
-    assert "a.model only in 2 variants" in shown
-    assert "explains 40%, p 0.001" in shown
-    assert "a.model × a.prompt" in shown
-    assert "a.stylechatty → terse b=on" in shown
-
-
-LEVELS = (("mini", -0.3), ("large", 0.3))
-
-
-def test_no_two_columns_have_one_name() -> None:
-    document = evidence({"n": ["x", "y"], "p50": ["x", "y"]}, {"cost": "lower", "m": "higher"})
-    headers = re.findall(r"<th class=\"(?:node|figure)\"[^>]*>(?:<bdi>)?([^<]*)", section("matrix", document))
-    assert headers == ["n", "p50", "cost", "m", "median time", "cells"]
-    drawn = Parsed(section("cost", document)).text
-    assert "m ↑ against cost" in drawn
-    assert "cost ↓ against cost" not in drawn
-
-
 def test_what_failed_is_named_by_what_it_has_in_common() -> None:
     matrix = evidence({"a": ["x", "y"], "b": ["1", "2"]}, {})["matrix"]
     assert concerned(matrix, [0, 1, 2, 3]) == "all combinations"
     assert concerned(matrix, [1, 3]) == sentence("every combination with {}={}", "b", 2)
     assert concerned(matrix, [0, 3]) == "a=x b=1; a=y b=2"
-
-
-def test_a_graph_with_a_loop_and_branches_is_drawn() -> None:
-    def node(name: str) -> dict[str, Any]:
-        return {"name": name, "variants": [{"name": "default"}]}
-
-    def edge(a: list[str], b: str, when: str | None = None) -> dict[str, Any]:
-        return {"from": a, "to": b, "when": when, "priority": 0, "default": False}
-
-    graph = {
-        "entries": ["a"],
-        "nodes": [node(name) for name in ("a", "b", "c", "d<", "never")],
-        "edges": [edge(["a"], "b"), edge(["a"], "c"), edge(["b", "c"], "d<"), edge(["d<"], "a", "<lambda>")],
-        "branches": [{"from": "d<", "by": "f", "to": {"done": "END"}, "default": None}],
-    }
-    drawn = picture(graph)
-    assert drawn.count("<rect") == 5, "what can be reached, and the end"
-    assert "d&lt;" in drawn
-    assert "if …" in drawn
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "marked"),
-    [
-        ("the cat sat", "the dog sat", ("the <del>cat</del> sat", "the <ins>dog</ins> sat")),
-        ("one", "one two", ("one", "one <ins>two</ins>")),
-        ("<b> a", "<i> a", ("<del>&lt;b&gt;</del> a", "<ins>&lt;i&gt;</ins> a")),
-        ("a\nb", "a\nc", ("a\n<del>b</del>", "a\n<ins>c</ins>")),
-        ("", "x", ("", "<ins>x</ins>")),
-    ],
-)
-def test_words_that_differ_are_marked(a: str, b: str, marked: tuple[str, str]) -> None:
-    assert marked_texts(a, b) == marked
-
-
-@given(st.text(max_size=60), st.text(max_size=60))
-def test_marking_leaves_the_texts_as_they_are(a: str, b: str) -> None:
-    for text, marked in zip((a, b), marked_texts(a, b), strict=True):
-        plain = re.sub(r"</?(del|ins)>", "", marked)
-        assert unescape(plain) == "\n".join(printable(line.replace("\t", "    ")) for line in text.split("\n"))
-
-
-def test_long_texts_are_compared_by_lines_in_no_time() -> None:
-    a = "".join(f"line {n} of the text\n" for n in range(5_000))
-    first, second = marked_texts(a, a.replace("line 700 ", "row 700 "))
-    assert "<del>line 700 of the text" in first
-    assert "<ins>row 700 of the text" in second
-
-
-def section_text(anchor: str, document: dict[str, Any]) -> str:
-    """The text of a section, with a space between any two elements."""
-    return " ".join(Parsed(str(page.section(anchor, document)).replace("<", " <")).text.split())
-
-
-def test_what_people_would_say_stands_beside_the_means_of_a_judge() -> None:
-    document = evidence({"a": ["x", "y", "z"]}, {"m": "higher"})
-    assert sentence("What people would say") not in page.render(document)
-    row = {"combination": {"a": "x"}, "mean": 0.25, "ci": [0.125, 0.5], "delta": None, "delta_ci": None}
-    other = {"combination": {"a": "z"}, "mean": 0.75, "ci": None, "delta": 0.5, "delta_ci": [0.25, 0.625]}
-    rows = [{**row, "labels": 120, "few_labels": False}, {**other, "labels": 1_050, "few_labels": False}]
-    document["people"] = [{"metric": "m", "labels": 1_170, "raters": 2, "rows": rows}]
-    shown = section_text("people", document)
-    assert (
-        sentence("by {} and its scores of all cases (PPI++)", "1,170 labels of 2 raters")
-        + sentence("{} above are the judge's", ": the means")
-        in shown
-    )
-    assert "z 1,050 0.286 0.750 +0.500 +0.250 to +0.625 x 120 0.000 0.250 0.125 to 0.500" in shown
-    assert sentence("fewer than 100 labels") not in shown
-    assert sentence("What people would say") in page.render_matrix({**document["matrix"], "people": document["people"]})
-    rows[1] = {**rows[1], "labels": 99, "few_labels": True}
-    shown = section_text("people", document)
-    assert "z 99*" in shown
-    assert sentence("* fewer than 100 labels: the interval may be too short.") in shown
 
 
 HOSTILE = "</script></style>\"'><script>alert(1)</script>\x1b[31m\n@x"
@@ -446,23 +303,93 @@ def hostile_evidence() -> dict[str, Any]:
     return document | {"made_at": HOSTILE}
 
 
-@pytest.mark.parametrize("anchor", [*page.SECTIONS, "nodes", "causes"])
-def test_no_template_obeys_a_text_of_a_users(anchor: str) -> None:
-    document = hostile_evidence()
-    drawn = page.section(anchor, document)
-    assert "alert" in Parsed(drawn).text
-    assert "<script" not in drawn
-    assert "\x1b" not in drawn
-    assert re.findall(r'="[^"]*(?:<|&gt;<)[^"]*"', drawn) == []
-
-
 @pytest.mark.parametrize("render", [page.render, lambda document: page.render_matrix(document["matrix"])])
 def test_a_whole_page_obeys_no_text_of_a_users(render: Callable[[dict[str, Any]], str]) -> None:
     text = render(hostile_evidence())
-    assert text.count("<script") == text.count("</script") == 1
-    assert text.count("</style>") == 1
-    assert "\x1b" not in text
-    Parsed(text)
+    assert text.count("<script") == text.count("</script") == 2
+    assert text.count("</style>") == 2
+    shown = text.partition('<script type="application/json"')[0]
+    assert "alert" in Parsed(text).text
+    assert "\x1b" not in shown
+    assert re.findall(r'="[^"]*(?:<|&gt;<)[^"]*"', shown) == []
+    assert embedded(text)["evidence"]["matrix"]["sweep"]["name"] == HOSTILE.replace("\x1b", "␛")
+
+
+def test_no_view_obeys_a_text_of_a_users(look: Look, tmp_path: Path) -> None:
+    for name, text in {
+        "report": page.render(hostile_evidence()),
+        "matrix": page.render_matrix(hostile_evidence()["matrix"]),
+    }.items():
+        file = tmp_path / f"{name}.html"
+        file.write_text(text, "utf-8")
+        shown = look(file.as_uri())
+        shown.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        for part in shown.locator("#views > section").all():
+            assert "alert(1)" in part.inner_text(), part.get_attribute("id")
+        assert shown.locator("script").count() == 2
+        assert shown.locator("img, iframe").count() == 0
+        assert "\x1b" not in shown.locator("#views").inner_text()
+
+
+@pytest.mark.parametrize("vary", [{"a": ["x", "y"], "b": ["1", "2", "3"]}, {"a": ["only"]}, {}])
+@pytest.mark.parametrize("scored", [True, False])
+def test_every_view_is_drawn_whatever_is_unknown(
+    look: Look, tmp_path: Path, vary: dict[str, list[str]], scored: bool
+) -> None:
+    for metrics in ({"m": "higher", "n": "lower"}, {}):
+        file = tmp_path / "report.html"
+        file.write_text(page.render(evidence(vary, metrics, scored=scored)), "utf-8")
+        shown = look(file.as_uri())
+        shown.locator("#origins").wait_for()
+        text = shown.locator("main").inner_text()
+        assert not re.search(r"\b(undefined|NaN|null|Infinity)\b", text)
+        assert "[object" not in text
+
+
+def test_effects_are_shown_by_factor_with_nested_ones_pairs_and_single_changes(look: Look, tmp_path: Path) -> None:
+    document = evidence({"a": ["x", "y"]}, {"m": "higher"})
+    levels = (("mini", -0.3), ("large", 0.3))
+    variants = [{"variant": name, "effect": effect, "ci": [effect - 0.1, effect + 0.1]} for name, effect in levels]
+    node = {"node": "a", "factor": "a.model", "within": ["p", "q"], "share": 0.4, "p": 0.001, "p_adjusted": 0.001}
+    strongest = {"variants": ["mini", "long"], "effect": 0.2, "ci": [0.1, 0.3]}
+    pair = {"nodes": ["a", "a"], "factors": ["a.model", "a.prompt"], "share": 0.1, "p": 0.01, "p_adjusted": 0.01}
+    change = {"node": "a", "factor": "a.style", "variant": "terse", "over": "chatty", "beside": {"b": "on"}}
+    change |= {"effect": -0.25, "ci": [-0.4, -0.1], "p": 0.01, "p_adjusted": 0.01}
+    document["attribution"]["m"] |= {
+        "nodes": [node | {"variants": variants}],
+        "interactions": [pair | {"strongest": strongest}],
+        "simple": [change],
+        "because": None,
+        "cases": 9,
+    }
+    file = tmp_path / "report.html"
+    file.write_text(page.render(document), "utf-8")
+    shown = " ".join(look(file.as_uri()).locator("#effects").inner_text().split())
+    for text in (
+        "a.model only in 2 variants of a",
+        "40%",
+        "a.model × a.prompt",
+        "chatty → terse b=on",
+        "Over 9 cases.",
+    ):
+        assert text in shown
+
+
+def test_a_sweep_without_a_baseline_has_a_history(look: Look, tmp_path: Path) -> None:
+    document = evidence({"a": ["x", "y"]}, {"m": "higher"})
+    document["matrix"]["baseline"] = None
+    point = {"n": 9, "mean": 0.5, "ci": [0.4, 0.6]}
+    series = [{"combination": {"a": "y"}, "points": [point, None, point, point]}]
+    sweeps = [{"sweep": "1", "at": "2026-01-01T00:00:00", "verdict": None, "code_changed": []}] * 4
+    reference = {"sweep": "0", "at": None, "mean": 0.9, "ci": None}
+    metric = {"better": "higher", "series": series, "reference": reference}
+    document["history"] = {"sweeps": sweeps, "metrics": {"m": metric}, "left_out": 2, "because": None}
+    file = tmp_path / "report.html"
+    file.write_text(page.render(document), "utf-8")
+    drawn = look(file.as_uri()).locator("#history")
+    assert drawn.locator(".night circle").count() == 3
+    assert drawn.locator("line.fixed").count() == 1
+    assert "2 sweeps over another number of cases" in drawn.inner_text()
 
 
 def test_notebooks_obey_no_text_of_a_users() -> None:

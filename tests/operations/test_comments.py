@@ -191,7 +191,7 @@ def test_erasing_a_case_erases_its_comments(sweep: SweepHandle) -> None:
 def test_a_report_written_from_python_has_outputs_reasons_and_comments(sweep: SweepHandle, tmp_path: Path) -> None:
     sweep.add_comment("q1", "seen in the report", row=1)
     text = sweep.report(tmp_path / "report.html").read_text("utf-8")
-    assert 'id="views-data"' in text
+    assert 'id="evidence"' in text
     assert "seen in the report" in text
     assert "one loud is not plain" in text
 

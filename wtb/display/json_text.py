@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from wtb.core.documents.sweeps import CellDocument
 
 
-def as_json(document: Any) -> str:
-    """Return a document as JSON, indented."""
+def as_json(document: Any, *, compact: bool = False) -> str:
+    """Return a document as JSON, indented unless it is to be compact."""
     import orjson
 
     try:
-        return orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
+        return orjson.dumps(document, option=0 if compact else orjson.OPT_INDENT_2, default=str).decode() + "\n"
     except TypeError:  # values nest as deep as orjson goes, and here they stand in something
-        return json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
+        return json.dumps(document, indent=None if compact else 2, ensure_ascii=False, default=str) + "\n"
 
 
 def cells_as_json(cells: Iterable[CellDocument]) -> Iterator[str]:

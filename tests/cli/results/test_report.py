@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
@@ -16,8 +15,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.support.browser import executable, started
+from tests.hosting.pages.site import wait_until
 from tests.support.prose import sentence
+from tests.support.report_page import Look, looking, report_browser, too_wide
 from wtb import END, Context, Sweep, Workflow, evaluator
 from wtb.cli.main import main
 from wtb.display.report.evidence import gather
@@ -136,56 +136,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if executable() is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(
-            "no Chromium to look at the report with: `make chromium`"
-        )
-    with started() as found:
+    with report_browser() as found:
         yield found
-
-
-Look = Callable[..., "Page"]
 
 
 @pytest.fixture
 def look(browser: Browser) -> Iterator[Look]:
-    """Opens a page; at the end nothing may have gone wrong in it, and nothing been fetched."""
-    wrong: list[str] = []
-    contexts = []
-
-    def opened(url: str, width: int = 1280, **options: Any) -> Page:
-        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
-        page.on(
-            "request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(("file:", "data:")) else None
-        )
-        page.goto(url)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert not wrong
-
-
-def too_wide(page: Page) -> list[str]:
-    """What reaches beyond the page, or beyond a box that does not scroll."""
-    found: list[str] = page.evaluate(
-        """() => {
-          const beyond = (e) => e.getBoundingClientRect().right > innerWidth + 1;
-          const told = (e) => `${e.tagName}: ${e.textContent.slice(0, 60)}`;
-          const labels = [...document.querySelectorAll("h1, h2, h3, .hero, .took li, .axis span, .figure, .note, dd")];
-          const cut = [...document.querySelectorAll("h1, h2, .hero, .took li, dd, .intervals .figure")]
-            .filter((e) => e.scrollWidth > e.clientWidth + 1 && e.clientWidth);
-          const page = document.documentElement.scrollWidth > innerWidth ? ["the page"] : [];
-          return [...page, ...labels.filter((e) => !e.closest(".wide") && beyond(e)).map(told), ...cut.map(told)];
-        }"""
-    )
-    return found
+    with looking(browser) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("name", ["rich", "one", "unscored", "constant", "failed", "stopped"])
@@ -199,21 +157,22 @@ def test_a_page_fits_phones_tablets_and_screens(written: Written, look: Look, na
 
 def test_a_case_opens_to_two_combinations_side_by_side(written: Written, look: Look) -> None:
     page = look(written.page("rich"))
-    assert not page.locator("details.case[open]").count()
-    page.locator("#cases .who a").first.click()
-    case = page.locator("details.case[open]")
+    assert not page.locator("details.opened[open]").count()
+    page.locator("#cases td a").first.click()
+    case = page.locator("details.opened[open]")
+    case.locator("dt").first.wait_for()
     assert case.count() == 1
-    assert case.locator(".given dt").first.inner_text() == "x"
-    assert case.locator(".side.head").count() == 2
-    assert "quality" in case.locator(".side.head").first.inner_text()
+    assert case.locator("dt").first.inner_text() == "x"
+    assert case.locator(".side-head").count() == 2
+    assert "quality" in case.locator(".side-head").first.inner_text()
     assert case.locator("del").count()
     assert case.locator("ins").count()
-    assert "answer=" in case.locator(".side:not(.head) ol").first.inner_text()
+    assert "answer=" in case.locator("ol.did").first.inner_text()
+    page.evaluate("document.querySelectorAll('details.opened').forEach((one) => (one.open = true))")
     for width in (1280, 768, 360):
         page.set_viewport_size({"width": width, "height": 800})
-        page.evaluate("document.querySelectorAll('details.case').forEach((one) => (one.open = true))")
         assert not too_wide(page), f"at {width} pixels"
-    failed = page.locator("details.case", has_text="one of them failed")
+    failed = page.locator("details.opened", has_text="one of them failed")
     assert "ValueError: no answer to" in failed.first.inner_text()
 
 
@@ -222,8 +181,8 @@ def test_the_headline_is_one_line_and_says_how_much_could_be_noise(written: Writ
     hero = page.locator(".hero")
     assert hero.inner_text() == "Leading candidate: retrieve=deep answer=😀 & <b>"
     assert hero.bounding_box()["height"] < 45
-    page.locator("header summary").click()
-    said = page.locator("header").inner_text()
+    page.locator("summary", has_text="What each metric shows").click()
+    said = page.locator("main").inner_text()
     assert sentence("could be noise: ") in said or sentence("that could be chance") in said
 
 
@@ -271,7 +230,6 @@ def test_what_a_case_is_opened_to_is_bounded_unless_all_is_asked_for(database_ur
     assert [call["prompt"]["text"] for call in other["calls"]] == ["Say it."]
     page = render(gather(database, row))
     assert len(page) < 2_000_000
-    assert "of long values. All: <code>wtb report" in page.replace("\n", " ")
 
     every = gather(database, row, full=True)["opened"]
     assert [one["case"] for one in every["cases"]] == [f"c{n}" for n in range(12)]
@@ -295,7 +253,6 @@ def test_cases_for_which_there_is_no_room_are_counted(monkeypatch: pytest.Monkey
     shown = document["opened"]["cases"]
     assert len(shown) == 1
     assert document["opened"]["left_out"] >= 4
-    assert f"and {document['opened']['left_out']} cases. All:" in render(document)
     database.close()
 
 
@@ -313,58 +270,96 @@ def test_light_and_dark_are_told_apart_and_toggled(written: Written, look: Look)
 
 def test_rows_are_sorted_and_filtered(written: Written, look: Look) -> None:
     page = look(written.page("rich"))
-    rows, header = page.locator(".heatmap tbody tr"), page.locator(".heatmap th[data-better=higher]")
-
-    def figures() -> list[float]:
-        return [
-            float(cell)
-            for cell in page.locator(".heatmap td.heat:nth-child(5)").evaluate_all(
-                "found => found.map(e => e.dataset.v)"
-            )
-        ]
-
-    best_first = figures()
-    assert best_first == sorted(best_first, reverse=True)
-    header.click()
-    assert header.get_attribute("aria-sort") == "descending"
-    header.press("Enter")
-    assert figures() == best_first[::-1]
-    assert rows.count() == 10
-    page.get_by_role("button", name="deep").click()
-    assert rows.locator("visible=true").count() == 5
-    page.get_by_role("button", name="xxx").click()
-    assert rows.locator("visible=true").count() == 1
-    page.get_by_role("button", name="xxx").click()
-    page.get_by_role("searchbox").fill("script")
-    assert rows.locator("visible=true").count() == 1
-    assert page.locator(".controls output").inner_text() == "1 of 10"
-    assert page.locator("#intervals .row[data-row]").locator("visible=true").count() == 2  # one for each metric
+    one, every = page.locator("#matrix table").nth(0), page.locator("#matrix table.metrics")
+    assert [table.locator("tbody tr").count() for table in (one, every)] == [10, 10]
+    numbers = one.locator("tbody tr td:first-child")
+    best_first = numbers.all_inner_texts()
+    one.get_by_role("columnheader", name="quality").get_by_role("button").click()
+    by_mean = numbers.all_inner_texts()
+    one.get_by_role("columnheader", name="quality").get_by_role("button").click()
+    assert numbers.all_inner_texts() != by_mean
+    assert {*best_first} == {*by_mean}
+    page.locator("#matrix details.choices", has_text="retrieve").locator("summary").click()
+    page.locator("#matrix").get_by_label("deep").check()
+    assert [table.locator("tbody tr").count() for table in (one, every)] == [5, 5]
 
 
-def test_the_page_says_the_same_without_scripts(written: Written, look: Look) -> None:
+def test_every_part_is_there_and_the_navigation_leads_to_it(written: Written, look: Look) -> None:
+    page = look(written.page("rich"))
+    anchors = [str(link.get_attribute("href")) for link in page.locator("nav.parts a").all()]
+    named = ["matrix", "cells", "intervals", "cost", "effects", "pairs", "tree", "cases", "opened", "failures"]
+    assert [anchor.removeprefix("#") for anchor in anchors] == [*named, "history", "origins"]
+    for anchor in anchors:
+        assert page.locator(f"section{anchor}").is_visible()
+    assert page.locator("#tree [role=treeitem]").count()
+    assert page.locator("#intervals svg.interval").count() >= 20
+    assert page.locator("#history svg.drift").count() == 2
+    assert "code of retrieve changed" in page.locator("#history").inner_text()
+    assert page.locator("#origins svg.graph .node").count() == 2
+    failures = page.locator("#failures").inner_text()
+    assert "12 cells" in failures
+    assert sentence("every combination with {}={}", "answer", "broken") in failures
+    page.locator("nav.parts a", has_text="Failures").click()
+    assert page.locator("#failures h2").bounding_box()["y"] < 200
+
+
+def test_the_heat_map_has_every_cell_and_changes_with_the_metric(written: Written, look: Look) -> None:
+    page = look(written.page("rich"))
+    drawn = "performance.getEntriesByName('heat-map').at(-1)?.detail"
+    wait_until(page, drawn)
+    assert page.evaluate(drawn) == 48, "scores: those of cells that did not fail"
+    page.locator("#cells").get_by_label("Metric").select_option("words")
+    wait_until(page, f"{drawn} === 40")
+    grid = page.get_by_role("grid", name=sentence("Cells: rows are combinations, columns are cases"))
+    grid.focus()
+    page.keyboard.press("ArrowDown")
+    assert "case 0 <td>" in grid.inner_text()
+
+
+def test_the_page_shows_decision_matrix_and_intervals_without_scripts(written: Written, look: Look) -> None:
     page = look(written.page("rich"), java_script_enabled=False)
-    assert page.locator(".heatmap tbody tr").locator("visible=true").count() == 10
-    assert not page.locator(".controls").is_visible()
-    for anchor in ("matrix", "intervals", "cost", "effects", "tree", "cases", "failures", "history", "origins"):
-        assert page.locator(f"#{anchor}").is_visible()
+    assert page.locator("section.decision .hero").is_visible()
+    assert page.locator("#views table").count() == 2, "one for each metric"
+    assert page.locator("#views tbody tr").locator("visible=true").count() == 20
+    assert page.locator("#views td svg line").count() >= 10, "means are drawn on their intervals"
+    assert page.get_by_text(sentence("Charts, cases and outputs need JavaScript.")).is_visible()
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert not too_wide_without_scripts(page)
+
+
+def too_wide_without_scripts(page: Page) -> bool:
+    """Whether the page scrolls sideways, by a click's way of measuring: scripts are off."""
+    size = page.viewport_size
+    assert size is not None
+    boxes = [box for part in page.locator("main > *, #views > *").all() if (box := part.bounding_box())]
+    return any(box["x"] + box["width"] > size["width"] + 1 for box in boxes)
 
 
 def test_the_page_is_printed_light_and_whole(written: Written, look: Look) -> None:
     page = look(written.page("rich"), color_scheme="dark")
-    page.emulate_media(media="print")
+    page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 703, "height": 1000})  # A4 between its margins
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.locator("#cells svg.printed").wait_for()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.locator("nav").is_visible()
-    assert page.locator("#origins pre").last.is_visible()
+    assert page.locator("#cells canvas, #tree canvas").count() == 0, "a canvas is printed as pixels of the screen"
+    assert page.locator("#cells svg.printed rect").count() == 60
+    assert page.locator("#tree svg.printed rect").count() == 2 + 10
+    assert page.locator("#opened dt").first.is_visible()
+    assert page.locator("#matrix th", has_text="quality").first.inner_text(), "headings that sort are printed"
     assert not too_wide(page)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.locator("#cells canvas").wait_for()
     assert page.pdf(format="A4").startswith(b"%PDF")
 
 
 def test_what_hostile_names_say_is_shown_and_not_obeyed(written: Written, look: Look) -> None:
     page = look(written.page("rich"))
     assert page.locator("h1").inner_text() == "nightly <report>"
-    assert page.locator("script").count() == 1
-    assert page.locator(".heatmap td", has_text="</script><script>alert(1)</script>").count()
+    assert page.locator("script").count() == 2, "the evidence, and the script that shows it"
+    assert page.locator("#matrix td", has_text="</script><script>alert(1)</script>").count()
 
 
 def test_the_evidence_says_what_was_shared_what_failed_and_what_changed(database_url: str) -> None:
@@ -401,6 +396,13 @@ def test_the_evidence_says_what_was_shared_what_failed_and_what_changed(database
     assert leader["points"][2]["mean"] == pytest.approx(leader["points"][0]["mean"] + 0.5)
     assert [gate["holds"] for gate in found["gates"]] == [True, False]
     assert json.loads(json.dumps(found)) == found
+    grid = found["cells"]
+    assert (len(grid["cases"]), grid["repeats"], len(grid["status"])) == (6, 1, 60)
+    assert {key: sum(one is not None for one in scores) for key, scores in grid["scores"].items()} == {
+        "quality": 48,
+        "words": 40,
+    }
+    assert [grid["statuses"][one or 0] for one in grid["status"]].count("failed") == 12
     assert history["left_out"] == 3
     assert sentence("over as many cases") in history["because"]
 

@@ -359,13 +359,13 @@ def test_the_report_has_the_same_views_and_needs_no_server(site: Site, viewed: P
     page.on("pageerror", lambda error: site.faults.append(str(error)))
     page.on("console", lambda message: message.type == "error" and site.faults.append(message.text))
     page.goto(f"{(tmp_path / 'report.html').as_uri()}#?pivot=answer.prompt,answer.model&where=retrieve.k%3D10")
-    table = page.locator("#rows table.pivot")
+    table = page.locator("#matrix table.pivot")
     table.wait_for()
     found = view(viewed, "wide", "--pivot", "answer.prompt", "answer.model", "--where", "retrieve.k=10")["pivot"]
     assert table.locator("td a").all_inner_texts() == [f"{c['mean']:.3f}" for line in found["cells"] for c in line]
-    page.locator("#rows").get_by_label("Pivot").select_option("")
-    page.locator("#rows").get_by_role("columnheader", name="cost").get_by_role("button").click()
-    shown = page.locator("#rows tbody tr td:first-child").all_inner_texts()
+    page.locator("#matrix").get_by_label("Pivot").select_option("")
+    page.locator("#matrix table:not(.metrics)").get_by_role("columnheader", name="cost").get_by_role("button").click()
+    shown = page.locator("#matrix table:not(.metrics) tbody tr td:first-child").all_inner_texts()
     assert list(map(int, shown)) == view(viewed, "wide", "--where", "retrieve.k=10", "--sort", "cost")["rows"]
     assert "sort=cost" in page.url
     assert {url.partition(":")[0] for url in asked} <= {"file", "data", "about"}

@@ -6,19 +6,18 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.hosting.pages.site import Site, served, take_picture, wait_until
 from tests.support.project import Project
 from wtb.display.report.html.bundle import bundle
-from wtb.display.report.html.embedded_outputs import scripted_views
+from wtb.display.report.html.embedded_data import small_outputs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-    from wtb.core.documents.report import EvidenceDocument
 
 FLOW = r'''
 import base64
@@ -385,12 +384,20 @@ def test_a_report_of_more_cells_than_a_file_should_have_leaves_outputs_out() -> 
         assert given == {"limit": 1}, "nothing else is read"
         return {"combinations": 11, "total": 100}
 
-    document = {"matrix": {"primary": None, "rows": []}}
-    assert scripted_views(cast("EvidenceDocument", document), ask) is None
+    assert small_outputs(ask) is None
+
+
+@pytest.mark.parametrize(("length", "is_kept"), [(1_000_000, True), (2_000_000, False)])
+def test_a_report_of_longer_outputs_than_a_file_should_have_leaves_them_out(length: int, is_kept: bool) -> None:
+    def ask(**_: Any) -> Any:
+        return {"combinations": 2, "total": 4, "cases": ["x" * length]}
+
+    assert (small_outputs(ask) is not None) == is_kept
 
 
 def test_every_module_of_the_pages_can_stand_in_one_script() -> None:
     script = bundle("main.js")
+    bundle("report.js")
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
     assert script.count("const m_lib_html = ") == 1
 

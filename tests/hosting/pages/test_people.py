@@ -107,6 +107,7 @@ def test_the_report_shows_it_too(site: Site, labelled: Project) -> None:
     alone = page.context.new_page()
     alone.goto((labelled.folder / "report.html").as_uri())
     rows = alone.locator("#people tbody tr")
+    rows.first.wait_for()
     for row in said(labelled):
         text = rows.filter(has_text=row["combination"]["answer"]).inner_text()
         assert [one for one in figures_of(row) if one not in text] == []

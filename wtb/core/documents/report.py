@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from wtb.core.documents.common import (
     Better,
+    CellStatus,
     Combination,
     FailureCause,
     FixedReference,
@@ -419,6 +420,19 @@ class SweepHistory(TypedDict):
     because: str | None
 
 
+class CellGrid(TypedDict):
+    """Every cell, in the order of combinations, cases and repeats; null where there is no cell, or no score.
+
+    status: places in `statuses`. scores: by metric, with four digits; metrics for which there is no room are left out.
+    """
+
+    cases: list[str]
+    repeats: int
+    statuses: list[CellStatus]
+    status: list[int | None]
+    scores: dict[str, list[float | None]]
+
+
 class Tested(TypedDict):
     """What rests on tests of the whole sweep, by metric."""
 
@@ -428,11 +442,12 @@ class Tested(TypedDict):
 
 
 class EvidenceDocument(Tested):
-    """The matrix of a sweep and what stands behind it."""
+    """The matrix of a sweep and what stands behind it. cells: left out of more than 50,000."""
 
     version: Literal[1]
     made_at: str
     matrix: MatrixDocument
+    cells: NotRequired[CellGrid]
     gates: list[GateDocument]
     tree: SharingTree
     worst: TellingCases

@@ -12,7 +12,7 @@ from wtb.display.json_text import as_json
 from wtb.display.matrix import csv
 from wtb.display.report import junit
 from wtb.display.report.html import page
-from wtb.display.report.html.embedded_outputs import scripted_views
+from wtb.display.report.html.embedded_data import small_outputs
 
 if TYPE_CHECKING:
     from wtb.core.documents.report import EvidenceDocument
@@ -41,7 +41,7 @@ def page_with_outputs(document: EvidenceDocument, ask: Callable[..., OutputsDocu
         document: What the report shows.
         ask: Returns outputs of the sweep, given the arguments of the operation `outputs` that follow its reference.
     """
-    return page.render(document, scripted_views(document, ask))
+    return page.render(document, small_outputs(ask))
 
 
 def form_of(file: Path) -> str:

@@ -214,7 +214,7 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
         "totals": totals_of(own_trace.head),
         "next": list(own_trace.head.position.next) if own_trace.head else [],
         "state": state(database, own_trace.head),
-        "graph": _outline(queries.workflow_graph(database, queries.find_sweep(database, row.sweep_id).workflow_id)),
+        "graph": outline(queries.workflow_graph(database, queries.find_sweep(database, row.sweep_id).workflow_id)),
     }
 
 
@@ -233,7 +233,7 @@ def _end_of_step(history: ExecutionHistory, step: PathStep) -> _EndOfStep:
     return end
 
 
-def _outline(graph: WorkflowDocument) -> GraphOutline:
+def outline(graph: WorkflowDocument) -> GraphOutline:
     """Return the nodes and edges of a workflow by name."""
     edges: list[EdgeOutline] = [
         {"from": source, "to": edge["to"], "label": edge["when"]} for edge in graph["edges"] for source in edge["from"]

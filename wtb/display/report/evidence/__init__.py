@@ -14,6 +14,7 @@ from wtb.analysis.judges.people import people
 from wtb.analysis.kept_matrix import kept_matrix
 from wtb.analysis.matrix.build import build
 from wtb.analysis.scores import Scores
+from wtb.display.report.evidence.cells import cell_grid
 from wtb.display.report.evidence.failures import failures
 from wtb.display.report.evidence.hard_cases import worst
 from wtb.display.report.evidence.history import history
@@ -45,7 +46,7 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
     scored = Scores(database, sweep)
     matrix = kept_matrix(database, sweep) or build(database, sweep, scored)
     hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
-    return {
+    found: EvidenceDocument = {
         "version": VERSION,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "matrix": matrix,
@@ -58,6 +59,9 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
         "provenance": provenance(database, sweep, matrix),
         "history": history(database, sweep, matrix),
     }
+    if cells := cell_grid(database, sweep, matrix):
+        found["cells"] = cells
+    return found
 
 
 def _tested(database: Database, sweep: SweepRow, scored: Scores, matrix: MatrixDocument) -> Tested:

@@ -7,11 +7,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from wtb.core import texts
 from wtb.display import failure_causes
-from wtb.display.matrix import figures, gates, sentences, summary
-from wtb.display.report.html import layout
-from wtb.display.report.html.markup import lines, name, signed, signed_span, span, text
+from wtb.display.matrix import gates, sentences
+from wtb.display.report.html.markup import name, text
 
 
 def render(template: str, **context: Any) -> str:
@@ -36,25 +34,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {
-        "text": text,
-        "name": name,
-        "lines": lines,
-        "number": figures.number,
-        "signed": signed,
-        "span": span,
-        "signed_span": signed_span,
-        "p": figures.probability,
-        "plural": texts.plural,
-        "took": texts.took,
-        "money": texts.money,
-    }
-    made.globals |= {
-        "summary": summary,
-        "sentences": sentences,
-        "layout": layout,
-        "texts": texts,
-        "gates": gates,
-        "failure_causes": failure_causes,
-    }
+    made.filters |= {"text": text, "name": name}
+    made.globals |= {"sentences": sentences, "gates": gates, "failure_causes": failure_causes}
     return made

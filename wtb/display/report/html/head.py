@@ -6,32 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from wtb.analysis.comparison.verdicts import is_unclear
 from wtb.core import texts
 from wtb.core.classes.frozen import frozen
-from wtb.display.matrix import recommendation, sentences
+from wtb.display.matrix import gates, recommendation, sentences
 from wtb.display.report.html import layout
 
 if TYPE_CHECKING:
-    from wtb.core.documents.matrix import GateDocument, MatrixDocument
+    from wtb.core.documents.matrix import MatrixDocument
     from wtb.core.documents.report import EvidenceDocument
-
-
-_HOLDS = {
-    True: ("✓", "holds", "good"),
-    False: ("✗", "does not hold", "bad"),
-    None: ("?", "cannot be decided", "unsure"),
-}
-_UNCLEAR = ("?", "is unclear", "unsure")
-
-
-@frozen
-class ShownGate:
-    """A gate, whether it holds as (sign, words, class), and by which figures."""
-
-    gate: str
-    shown: tuple[str, str, str]
-    why: str
 
 
 @frozen
@@ -40,34 +22,39 @@ class Head:
 
     Attributes:
         decision: What to ship; None for documents of earlier versions.
-        holding: How many of the gates hold.
+        title: The answer in a line.
+        judged: Each gate in words, and whether it holds.
         warnings: Those that could change the decision, and the others.
         figures: Each a figure, what it is, and more of it.
+        most: How many metrics the page shows at most.
     """
 
     facts: Sequence[str]
-    metrics: Sequence[str]
     decision: recommendation.Card | None
+    title: str
     answers: Sequence[str]
+    judged: Sequence[tuple[recommendation.Tone, str]]
     warnings: tuple[Sequence[str], Sequence[str]]
-    judged: Sequence[ShownGate]
-    holding: int
     figures: Sequence[tuple[str, str, str]]
+    most: int
 
 
 def head(document: EvidenceDocument) -> Head:
     """What was asked, and the answer: in a line, in a sentence, and how much of it could be noise."""
     matrix = document["matrix"]
     metrics = layout.metrics(matrix)
+    decision = recommendation.card(matrix, document["gates"])
+    undecided = [("open", f"{gates.mark(gate)}: {gates.gate_text(gate)}") for gate in document["gates"]]
+    headline = sentences.headline(matrix, metrics[0]) if metrics else sentences.unscored(matrix)
     return Head(
         facts=[fact for fact in _facts(document) if fact],
-        metrics=metrics,
-        decision=recommendation.card(matrix, document["gates"]),
+        decision=decision,
+        title=decision.title if decision else headline,
         answers=_answers(matrix, metrics),
+        judged=decision.gates if decision else undecided,
         warnings=_warnings(matrix),
-        judged=[_gate(gate) for gate in document["gates"]],
-        holding=sum(gate["holds"] is True for gate in document["gates"]),
         figures=_figures(matrix),
+        most=layout.METRICS,
     )
 
 
@@ -91,15 +78,6 @@ def _answers(matrix: MatrixDocument, metrics: list[str]) -> list[str]:
 def _warnings(matrix: MatrixDocument) -> tuple[Sequence[str], Sequence[str]]:
     first, _ = recommendation.warnings(matrix)
     return first, matrix["warnings"][len(first) :]
-
-
-def _gate(gate: GateDocument) -> ShownGate:
-    figures = (f"{key} = {'–' if value is None else f'{value:.4g}'}" for key, value in gate["values"].items())
-    return ShownGate(
-        gate=gate["gate"],
-        shown=_UNCLEAR if is_unclear(gate) else _HOLDS[gate["holds"]],
-        why="; ".join(filter(None, [", ".join(figures), gate["because"]])),
-    )
 
 
 def _figures(matrix: MatrixDocument) -> list[tuple[str, str, str]]:

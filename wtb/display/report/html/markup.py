@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from markupsafe import Markup, escape
 
 from wtb.core.texts import printable
-from wtb.display.matrix import figures
 
-MINUS = "\N{MINUS SIGN}"
 LONGEST = 60  # characters of a name in a chart; all of it is in its title
 
 
@@ -34,24 +30,3 @@ def name(value: object, longest: int = LONGEST) -> Markup:
     shown = printable(value)
     title = Markup(' title="{}"').format(text(shown, 240)) if len(shown) > longest else ""
     return Markup("<bdi{}>{}</bdi>").format(title, text(shown, longest))
-
-
-def lines(value: str, longest: int | None = None) -> Markup:
-    """A user's text with its lines, each of at most `longest` characters."""
-    shown = (printable(line.replace("\t", "    ")) for line in value.split("\n"))
-    return Markup("\n").join(line if longest is None else text(line, longest) for line in shown)
-
-
-def signed(value: float | None, digits: int) -> str:
-    """A difference with a sign as wide as its digits."""
-    return figures.signed(value, digits).replace("-", MINUS)
-
-
-def span(ci: Sequence[float], digits: int) -> str:
-    """`0.12 to 0.34`, of an interval."""
-    return f"{figures.number(ci[0], digits)} to {figures.number(ci[1], digits)}"
-
-
-def signed_span(ci: Sequence[float], digits: int) -> str:
-    """`−0.12 to +0.34`, of the interval of a difference."""
-    return f"{signed(ci[0], digits)} to {signed(ci[1], digits)}"

@@ -19,6 +19,7 @@ export function navigate(url, how = {}) {
   if (isEmbedded) {
     history.replaceState(null, "", `#${url || "?"}`);
     address.value = read();
+    if (!how.replace) document.getElementById(address.value.query.tab ?? "")?.scrollIntoView();
     return;
   }
   if (how.replace) history.replaceState(null, "", url);

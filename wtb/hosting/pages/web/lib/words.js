@@ -275,6 +275,7 @@ export const words = {
     noScore: "no score",
     bins: (/** @type {number} */ count) => `each column is ${count} cases`,
     hint: "Arrow keys move, Enter opens, + and − zoom, 0 shows all. Space or Shift and a click choose a cell to compare, and then the other one; by touch, with “Compare two cells”.",
+    hintOfFile: "Arrow keys move, + and − zoom, 0 shows all. Enter or a click shows the output.",
     choose: "Compare two cells",
     marked: "chosen to be compared",
     compareWith: (/** @type {string} */ what) => `To be compared: ${what}. Choose the other cell in the same way.`,
@@ -508,7 +509,7 @@ export const words = {
     label: (/** @type {string} */ name, /** @type {string} */ metric, /** @type {number} */ nights, /** @type {string | null} */ reference, /** @type {string} */ last) =>
       `${metric} of ${name} over ${nights} nights: ${reference === null ? "" : `${reference} in the fixed reference, `}${last} in the last night`,
     reference: (/** @type {string} */ mean, /** @type {string} */ at) => `fixed reference: ${mean}, ${at}`,
-    legend: "● mean and 95% interval of a night, × worse or failed, ─ the fixed reference, ┄ the baseline of that night.",
+    legend: "● mean and 95% interval of a sweep, × worse or failed, ─ the fixed reference, ┄ the baseline at that time, ▲ code changed.",
   },
   workers: {
     title: "Workers and queues",
@@ -533,7 +534,7 @@ export const words = {
     toolColumns: { calls: "calls", failed: "failed", undone: "undone by rollbacks", time: "time", usd: "cost" },
     noTools: "No node called a tool yet.",
   },
-  run: { workflow: "workflow", folder: "folder", command: "command", settings: "Settings", environment: "Environment", fingerprints: "Fingerprints" },
+  run: { workflow: "workflow", sweep: "sweep", session: "session", project: "project", submitted: "submitted", ended: "ended", folder: "folder", command: "command", settings: "Settings", environment: "Environment", fingerprints: "Fingerprints", columns: ["node", "variant", "fingerprint of its code"], listed: (/** @type {string} */ name, /** @type {number} */ count) => `${name} (${format(count)})` },
   access: {
     title: "Access",
     you: (/** @type {string} */ name, /** @type {string} */ scopes) => `You are ${name}, and may: ${scopes}.`,

@@ -16,7 +16,7 @@ import { Effects, Pairs } from "../views/effects.js";
 import { Decision, Notes } from "../views/decision.js";
 import { Empty } from "../views/empty.js";
 import { Extension } from "../views/extension.js";
-import { differing, HeatMap } from "../views/heat_map.js";
+import { differing, HeatMap, scoreEnds } from "../views/heat_map.js";
 import { Log } from "../views/log.js";
 import { Filtered, MatrixControls } from "../views/matrix_controls.js";
 import { ViewedRows } from "../views/matrix_view.js";
@@ -161,7 +161,7 @@ function Figures({ sweep, matrix, columns, metric }) {
       ? html`<div class="bar"><label><input type="checkbox" checked=${isChoosing} onChange=${(/** @type {any} */ event) => setChoosing(event.target.checked)} />${words.matrix.choose}</label></div>
           ${mark ? html`<p class="notice" role="status">${words.matrix.compareWith(`${shown.cases[mark.column]} · ${combination(shown.combinations[mark.row])}`)} <button onClick=${() => look(UNMARKED)}>${words.matrix.drop}</button></p>` : null}
           <${Refused} problem=${problem} />
-          <${HeatMap} columns=${shown} order=${seen} group=${group} scale=${ends(measure, columns.data)} mark=${mark} onMark=${markCell}
+          <${HeatMap} columns=${shown} order=${seen} group=${group} scale=${scoreEnds(measure, columns.data)} mark=${mark} onMark=${markCell}
           onOpen=${(/** @type {number} */ row, /** @type {number} */ column) => (isChoosing ? markCell(row, column) : openCell(row, column))} />
           ${row && cell ? html`<${CellRepeats} sweep=${sweep} combination=${columns.data.combinations[Number(row)]} id=${cell} />` : null}`
       : html`<${Waiting} resource=${columns} />`}</div>${metric ? html`<div>
@@ -322,19 +322,6 @@ async function compareWith(sweep, columns, mark, row, column) {
 /** Rows that cells are known of: one that was added a moment ago may not be there yet. @param {number[]} order @param {any} columns */
 function known(order, columns) {
   return order.filter((number) => number < (columns?.combinations.length ?? 0));
-}
-
-/** The scores at which colours end, the worse first. @param {any} measure @param {any} columns */
-function ends(measure, columns) {
-  let [low, high] = [measure?.low ?? Infinity, measure?.high ?? -Infinity];
-  if (low > high) {
-    for (const score of columns.score) {
-      if (score < low) low = score;
-      if (score > high) high = score;
-    }
-  }
-  if (low > high) [low, high] = [0, 1];
-  return /** @type {[number, number]} */ (measure?.better === "lower" ? [high, low] : [low, high]);
 }
 
 /** Cases in which combinations differ. @param {any} columns */

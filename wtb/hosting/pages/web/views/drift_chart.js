@@ -30,7 +30,8 @@ export function DriftChart({ history, bad }) {
         const isAlarm = bad.includes(fire.verdict);
         const [at, mean] = [x(place), y(fire.mean)];
         const ends = fire.ci ? `, ${words.interval(figure(fire.ci[0]), figure(fire.ci[1]))}` : "";
-        return html`<g class=${isAlarm ? "night alarm" : "night"}><title>${`${date(fire.fire_at)}: ${figure(fire.mean)}${ends}, ${fire.verdict ?? fire.status}`}</title>
+        return html`<g class=${isAlarm ? "night alarm" : "night"}><title>${[`${date(fire.fire_at)}: ${figure(fire.mean)}${ends}`, fire.verdict ?? fire.status, fire.code_changed?.length ? words.schedules.codeChanged(fire.code_changed.join(", ")) : null].filter(Boolean).join(", ")}</title>
+          ${fire.code_changed?.length ? html`<text class="tick" x=${at} y=${HEIGHT - BOTTOM + 12} text-anchor="middle">▲</text>` : null}
           ${Number.isFinite(fire.baseline_mean) ? html`<line class="moving" x1=${at - half} x2=${at + half} y1=${y(fire.baseline_mean)} y2=${y(fire.baseline_mean)} />` : null}
           ${fire.ci ? html`<line class="range" x1=${at} x2=${at} y1=${y(fire.ci[0])} y2=${y(fire.ci[1])} />` : null}
           ${isAlarm ? html`<path d=${`M${at - ARM} ${mean - ARM}L${at + ARM} ${mean + ARM}M${at - ARM} ${mean + ARM}L${at + ARM} ${mean - ARM}`} />` : html`<circle cx=${at} cy=${mean} r="3.5" />`}</g>`;

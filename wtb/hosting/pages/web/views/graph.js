@@ -8,6 +8,7 @@ const ACROSS = 52; // between layers
 const DOWN = 16; // between the nodes of a layer
 const END = "END";
 const LETTERS = 15; // of a name that fit
+const ROOM = 12; // letters of a condition that fit
 const MOST = 200; // nodes that are drawn
 
 /** @typedef {{from: string, to: string, label: string | null}} Edge */
@@ -16,19 +17,30 @@ const MOST = 200; // nodes that are drawn
 /**
  * @param {object} props
  * @param {{entries: string[], nodes: string[], edges: Edge[]}} props.graph
- * @param {Record<string, string>} props.statuses by node; those without have not run
+ * @param {Record<string, string> | null} [props.statuses] by node; those without have not run; null if it is not the graph of an execution
  */
-export function Graph({ graph, statuses }) {
+export function Graph({ graph, statuses = null }) {
   const { places, back, width, height } = useMemo(() => layOut(graph), [graph]);
   if (graph.nodes.length < 2 || graph.nodes.length > MOST) return null;
-  const said = graph.nodes.map((node) => `${node}: ${words.graph.statuses[statuses[node]] ?? words.graph.statuses.pending}`).join(", ");
+  const told = (/** @type {string} */ node) => (statuses ? `${node}: ${words.graph.statuses[statuses[node]] ?? words.graph.statuses.pending}` : node);
+  const said = graph.nodes.map(told).join(", ");
   return html`<h2>${words.graph.title}</h2><div class="scroll" tabindex="0"><svg class="graph" role="img" aria-label=${said} viewBox=${`0 0 ${width} ${height}`} style=${{ width: `${width}px` }}>
     <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0 8 4 0 8z" /></marker></defs>
     ${graph.edges.filter(({ from, to }) => places.has(from) && places.has(to)).map((edge) => html`<path class=${back.has(edge) ? "edge back" : "edge"} d=${way(edge, places, back.has(edge), height)} marker-end="url(#arrow)"><title>${`${edge.from} → ${edge.to}${edge.label ? `: ${edge.label}` : ""}`}</title></path>`)}
-    ${[...places].map(([node, { x, y }]) => (node === END ? html`<circle class="end" cx=${x + 8} cy=${y + HEIGHT / 2} r="7"><title>${words.graph.end}</title></circle>` : html`<g class=${`node ${statuses[node] ?? ""}`} transform=${`translate(${x} ${y})`}>
-      <title>${`${node}: ${words.graph.statuses[statuses[node]] ?? words.graph.statuses.pending}`}</title>
-      <rect width=${WIDTH} height=${HEIGHT} rx="6" /><circle cx="14" cy=${HEIGHT / 2} r="5" /><text x="26" y=${HEIGHT / 2 + 4}>${node.length > LETTERS ? `${node.slice(0, LETTERS - 1)}…` : node}</text></g>`))}
+    ${graph.edges.filter(({ label }) => label).map((edge) => html`<${Condition} edge=${edge} places=${places} isBack=${back.has(edge)} height=${height} />`)}
+    ${[...places].map(([node, { x, y }]) => (node === END ? html`<circle class="end" cx=${x + 8} cy=${y + HEIGHT / 2} r="7"><title>${words.graph.end}</title></circle>` : html`<g class=${`node ${statuses?.[node] ?? ""}`} transform=${`translate(${x} ${y})`}>
+      <title>${told(node)}</title>
+      <rect width=${WIDTH} height=${HEIGHT} rx="6" />${statuses ? html`<circle cx="14" cy=${HEIGHT / 2} r="5" />` : null}<text x=${statuses ? 26 : 12} y=${HEIGHT / 2 + 4}>${node.length > LETTERS ? `${node.slice(0, LETTERS - 1)}…` : node}</text></g>`))}
   </svg></div>`;
+}
+
+/** When an edge is followed. @param {{edge: Edge, places: Map<string, Point>, isBack: boolean, height: number}} props */
+function Condition({ edge, places, isBack, height }) {
+  const [start, end] = [places.get(edge.from), places.get(edge.to)];
+  if (!start || !end || !edge.label) return null;
+  const y = isBack ? height - 2 : (start.y + end.y + HEIGHT) / 2 - 4;
+  const x = isBack ? (start.x + end.x + WIDTH) / 2 : (start.x + WIDTH + end.x) / 2;
+  return html`<text class="when" x=${x} y=${y} text-anchor="middle">${edge.label.length > ROOM ? `${edge.label.slice(0, ROOM - 1)}…` : edge.label}</text>`;
 }
 
 /**

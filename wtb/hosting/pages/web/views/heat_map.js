@@ -6,8 +6,12 @@
 import { differing, shortNames } from "../lib/combinations.js";
 import { combination, figure, labelsOf } from "../lib/format.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
+import { isPrinting } from "../lib/printing.js";
+import { isEmbedded } from "../lib/router.js";
+import { css, isDark, packed, rampOf, rgb, stepOf } from "../lib/score_colours.js";
 import { colour, theme } from "../lib/theme.js";
 import { words } from "../lib/words.js";
+import { PrintedHeatMap } from "./printed_heat_map.js";
 
 export { differing };
 
@@ -57,11 +61,12 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
   const picture = useMemo(() => paint(columns, order, scale, bin), [columns, order, ...scale, bin, colours]);
 
   useLayoutEffect(() => {
-    const box = /** @type {HTMLElement} */ (canvas.current?.parentElement);
+    const box = canvas.current?.parentElement;
+    if (!box) return; // on paper
     const watch = new ResizeObserver(() => setWidth(box.clientWidth));
     watch.observe(box);
     return () => watch.disconnect();
-  }, []);
+  }, [isPrinting.value]);
 
   useEffect(() => {
     const frame = requestAnimationFrame(() => {
@@ -153,6 +158,7 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
     const [key, ...others] = differing(columns.combinations, group);
     return others.length ? shortNames(columns.combinations, group) : columns.combinations.map((/** @type {Record<string, string>} */ one) => labelsOf(one)[key] ?? "");
   }, [columns.combinations, group]);
+  if (isPrinting.value) return html`<${PrintedHeatMap} columns=${columns} order=${order} names=${named} scale=${scale} />`;
   return html`<div class="heat" style=${{ display: "grid", gridTemplateColumns: `minmax(4.5rem, min(${LABELS}px, 30%)) minmax(0, 1fr)` }}>
     <div style=${{ height: `${height}px`, overflow: "hidden", position: "relative" }} aria-hidden="true">
       ${rows.map(
@@ -174,7 +180,7 @@ export function HeatMap({ columns, order, group, scale, mark, onMark, onOpen }) 
     <span></span>
     <${Legend} columns=${columns} scale=${scale} />
     <span></span>
-    <small class="quiet">${words.matrix.hint}${bin > 1 ? ` ${words.matrix.bins(bin)}.` : ""}</small>
+    <small class="quiet">${isEmbedded ? words.matrix.hintOfFile : words.matrix.hint}${bin > 1 ? ` ${words.matrix.bins(bin)}.` : ""}</small>
   </div>`;
 }
 
@@ -202,11 +208,6 @@ function statusesOf(columns) {
   const seen = new Set();
   columns.status.forEach((status, index) => status !== 255 && Number.isNaN(columns.score[index]) && seen.add(status));
   return columns.statuses.filter((_, number) => seen.has(number));
-}
-
-/** @param {number} colour as `packed` makes it */
-function css(colour) {
-  return `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
 }
 
 /** Tell who measures that cells were drawn, and how many have a score: the last time only, since a page may be open for hours. @param {Float32Array} scores */
@@ -354,35 +355,15 @@ function glyph(text, onDark) {
   return found;
 }
 
-/** Where a score is on a scale of so many steps, the worst first. @param {number} score @param {[number, number]} scale @param {number} steps */
-function stepOf(score, [worst, best], steps) {
-  return Math.max(0, Math.min(steps - 1, Math.round(((score - worst) * (steps - 1)) / (best - worst || 1))));
-}
-
-/** Whether white is easier to read on a colour than black, by their contrast. @param {number} colour as `packed` makes it */
-function isDark(colour) {
-  const [red, green, blue] = [0, 8, 16].map((shift) => ((colour >> shift) & 255) / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-  const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
-  return 1.05 / light > light / 0.058; // of white, and of the ink of figures
-}
-
-/** From poor to good: dark red, sand, deep teal; told apart with colour-blind eyes and in grey. @param {string} paper */
-function rampOf(paper) {
-  const stops = isDark(packed(rgb(paper))) ? [[122, 32, 40], [120, 100, 62], [42, 150, 140]] : [[178, 60, 52], [242, 222, 170], [24, 128, 122]];
-  return Array.from({ length: 65 }, (_, step) => {
-    const place = (step / 64) * (stops.length - 1);
-    const from = Math.min(Math.floor(place), stops.length - 2);
-    return packed(stops[from].map((value, index) => Math.round(value + (stops[from + 1][index] - value) * (place - from))));
-  });
-}
-
-/** @param {string} text as in a style sheet, `#rrggbb` */
-function rgb(text) {
-  const value = parseInt(text.slice(1), 16);
-  return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
-}
-
-/** @param {number[]} parts */
-function packed([red, green, blue]) {
-  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+/** The scores at which colours end, the worse first. @param {any} measure @param {any} columns */
+export function scoreEnds(measure, columns) {
+  let [low, high] = [measure?.low ?? Infinity, measure?.high ?? -Infinity];
+  if (low > high) {
+    for (const score of columns.score) {
+      if (score < low) low = score;
+      if (score > high) high = score;
+    }
+  }
+  if (low > high) [low, high] = [0, 1];
+  return /** @type {[number, number]} */ (measure?.better === "lower" ? [high, low] : [low, high]);
 }

@@ -8,7 +8,7 @@ import { words } from "../lib/words.js";
 /** @param {{matrix: any, metric: string | null, view: import("../lib/matrix_view.js").View}} props */
 export function MatrixControls({ matrix, metric, view }) {
   const factors = factorsOf(matrix);
-  const margin = metric ? matrix.rows[0]?.metrics[metric]?.within?.margin : undefined;
+  const margin = metric ? matrix.rows.find((/** @type {any} */ row) => row.metrics[metric])?.metrics[metric].within?.margin : undefined;
   const rows = matrix.rows.map((/** @type {any} */ _, /** @type {number} */ number) => number);
   const [first = "", second = ""] = view.pivot;
   const pivot = (/** @type {string} */ one, /** @type {string} */ other) => look({ pivot: one ? [one, other !== one && other].filter(Boolean).join(",") : null });

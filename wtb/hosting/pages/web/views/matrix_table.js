@@ -3,6 +3,7 @@ import { count, duration, figure, labelsOf, largestOf, probability, usd } from "
 import { html } from "../lib/html.js";
 import { sortParts, standing, usualDirection } from "../lib/matrix_view.js";
 import { matrixWords as texts } from "../lib/matrix_words.js";
+import { isPrinting } from "../lib/printing.js";
 import { look } from "../lib/router.js";
 import { words } from "../lib/words.js";
 import { differing } from "./heat_map.js";
@@ -26,7 +27,7 @@ function Heading({ matrix, name, sort, label = name, tip, isNumber = false }) {
   const direction = by === name ? (chosen ?? usual) : null;
   const next = direction === usual ? `${name}:${usual === "asc" ? "desc" : "asc"}` : name;
   return html`<th class=${isNumber ? "num" : ""} aria-sort=${direction ? (direction === "asc" ? "ascending" : "descending") : undefined}>
-    <button class="plain sorts" title=${tip ?? texts.sortBy(label)} onClick=${() => look({ sort: next })}>${label}<span aria-hidden="true">${direction ? (direction === "asc" ? " ▲" : " ▼") : ""}</span></button></th>`;
+    ${isPrinting.value ? label : html`<button class="plain sorts" title=${tip ?? texts.sortBy(label)} onClick=${() => look({ sort: next })}>${label}<span aria-hidden="true">${direction ? (direction === "asc" ? " ▲" : " ▼") : ""}</span></button>`}</th>`;
 }
 
 /** @param {{matrix: any, metric: string, order: number[], group: string | null, sort: string}} props group: the node by whose variants rows stand together */
@@ -35,7 +36,7 @@ export function MatrixTable({ matrix, metric, order, group, sort }) {
   const estimates = matrix.rows.map((/** @type {any} */ row) => row.metrics[metric]);
   const scale = scaleOf(estimates);
   const { better, classes } = matrix.metrics[metric];
-  const margin = matrix.rows[0]?.metrics[metric]?.within?.margin;
+  const margin = matrix.rows.find((/** @type {any} */ row) => row.metrics[metric])?.metrics[metric].within?.margin;
   const isBase = (/** @type {any} */ row) => matrix.baseline && JSON.stringify(row.combination) === JSON.stringify(matrix.baseline);
   const base = matrix.rows.find(isBase)?.metrics[metric]?.mean;
   const columns = words.sweep.columns;

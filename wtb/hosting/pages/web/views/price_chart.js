@@ -40,16 +40,20 @@ export function front(marks, better) {
   return line;
 }
 
+/** Rows that have both a mean and a price. @param {any} matrix @param {string} metric @returns {Mark[]} */
+export function marksOf(matrix, metric) {
+  const price = priceOf(matrix, metric);
+  if (!price) return [];
+  return matrix.rows
+    .map((/** @type {any} */ row, /** @type {number} */ number) => ({ row: number, isRanked: !row.stopped && !row.exploratory, price: price.of(row), prices: price.ci(row), mean: row.metrics[metric]?.mean, ci: row.metrics[metric]?.ci ?? null }))
+    .filter((/** @type {Mark} */ one) => Number.isFinite(one.price) && Number.isFinite(one.mean));
+}
+
 /** @param {{matrix: any, metric: string}} props */
 export function PriceChart({ matrix, metric }) {
   const price = priceOf(matrix, metric);
-  if (!price) return null;
-  const marks = /** @type {Mark[]} */ (
-    matrix.rows
-      .map((/** @type {any} */ row, /** @type {number} */ number) => ({ row: number, isRanked: !row.stopped && !row.exploratory, price: price.of(row), prices: price.ci(row), mean: row.metrics[metric]?.mean, ci: row.metrics[metric]?.ci ?? null }))
-      .filter((/** @type {Mark} */ one) => Number.isFinite(one.price) && Number.isFinite(one.mean))
-  );
-  if (marks.length < 2) return null;
+  const marks = marksOf(matrix, metric);
+  if (!price || marks.length < 2) return null;
   const { better } = matrix.metrics[metric];
   const line = front(marks.filter((mark) => mark.isRanked), better);
   const nodes = differing(matrix.rows.map((/** @type {any} */ row) => row.combination));

@@ -4,6 +4,7 @@
  */
 import { combination, count } from "../lib/format.js";
 import { html, useLayoutEffect, useMemo, useRef, useState } from "../lib/html.js";
+import { isPrinting } from "../lib/printing.js";
 import { address, look } from "../lib/router.js";
 import { colour, theme } from "../lib/theme.js";
 import { words } from "../lib/words.js";
@@ -14,6 +15,7 @@ const MOST = 5_000; // prefixes that are drawn at a time: narrower ones are fold
 const NARROW = 1; // pixels of a prefix that is drawn by itself
 const READ_FROM = 24; // pixels of a prefix of which something can be read
 const MARK = "tree";
+const [PAPER, LEVEL, LETTER] = [760, 36, 6]; // units of a printed tree: its width, the height of a level, and the width of a letter
 const HUES = ["#7da3e8", "#76c2ad", "#e0b36a", "#c99be0", "#e08f8f", "#8fc7e0", "#b9c46f", "#d3a58a"];
 
 /** A prefix, or neighbours that are too narrow to be drawn: from where to where in the order of combinations. @typedef {{from: number, to: number, prefix: any, folded: number}} Box */
@@ -41,7 +43,7 @@ export function SharingTree({ tree, matrix }) {
     const watch = new ResizeObserver(() => setWidth(box.clientWidth || 800));
     watch.observe(box);
     return () => watch.disconnect();
-  }, []);
+  }, [isPrinting.value]);
   useLayoutEffect(() => {
     performance.clearMarks(MARK);
     performance.mark(MARK, { detail: shown.reduce((sum, boxes) => sum + boxes.length, 0) });
@@ -51,6 +53,8 @@ export function SharingTree({ tree, matrix }) {
     takesFocus.current = false;
   }, [chosen, shown]);
   if (!tree.levels) return html`<p class="quiet">${tree.because}</p>${nodes}`;
+  const left = tree.folded.map((/** @type {any} */ one) => html`<p class="quiet">${one.node}: ${count(one.prefixes)} ${words.tree.folded}</p>`);
+  if (isPrinting.value) return html`<${PrintedTree} levels=${laidOut} size=${size} />${left}${nodes}`;
   const zoom = (/** @type {Box | null} */ box) => look({ part: box ? `${box.from}-${box.to}` : null });
   const at = (/** @type {Place} */ { depth, place }) => shown[depth]?.[place];
 
@@ -81,8 +85,7 @@ export function SharingTree({ tree, matrix }) {
         current=${current.current.depth === depth ? current.current.place : -1} isChosen=${chosen !== null} onChoose=${choose} />`,
     )}</div>
     ${chosen ? html`<${Chosen} node=${laidOut[chosen.depth].node} box=${chosen.box} rows=${matrix.rows} varied=${varied} total=${total} onZoom=${() => zoom(chosen.box)} />` : null}
-    ${tree.folded.map((/** @type {any} */ one) => html`<p class="quiet">${one.node}: ${count(one.prefixes)} ${words.tree.folded}</p>`)}
-    ${nodes}`;
+    ${left}${nodes}`;
 }
 
 /**
@@ -259,6 +262,18 @@ function Chosen({ node, box, rows, varied, total, onZoom }) {
   return html`<section class="notice" role="status"><p>${toldOf(node, box.prefix, total)} ${zoom}</p>
     <ul class="whom">${whom.map((/** @type {any} */ row) => html`<li class="mono">${combination(row.combination, varied)}</li>`)}</ul>
     ${combinations.length > SHOWN ? html`<p class="quiet">${words.execution.more(combinations.length - SHOWN)}</p>` : null}</section>`;
+}
+
+/** All of the tree on paper, where nothing is zoomed. @param {{levels: {node: string, hues: Map<string, string>, boxes: Box[]}[], size: number}} props */
+function PrintedTree({ levels, size }) {
+  return html`<svg class="printed" viewBox=${`0 0 ${PAPER} ${levels.length * LEVEL}`} role="img" aria-label=${words.tree.label}>${levels.map(({ node, hues, boxes }, depth) => html`<text class="tick" x="0" y=${depth * LEVEL + 10}>${node}</text>
+    ${folded(boxes, 0, size, NARROW / PAPER).map((box) => {
+      const { left, wide } = extent(box, 0, size, PAPER / size);
+      const name = box.folded ? "…" : box.prefix.variant ?? node;
+      const room = Math.floor((wide - 8) / LETTER);
+      return html`<rect x=${left} y=${depth * LEVEL + 14} width=${wide - gap(wide)} height=${LEVEL - 18} rx=${Math.min(3, wide / 4)} fill=${box.folded ? "var(--line)" : hues.get(box.prefix.variant)} />
+        ${room < 2 ? null : html`<text x=${left + 4} y=${depth * LEVEL + 26}>${name.length > room ? `${name.slice(0, room - 1)}…` : name}</text>`}`;
+    })}`)}</svg>`;
 }
 
 /** @param {{nodes: any[]}} props */
