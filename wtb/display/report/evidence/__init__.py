@@ -46,12 +46,14 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
     scored = Scores(database, sweep)
     matrix = kept_matrix(database, sweep) or build(database, sweep, scored)
     hardest, failed = worst(database, sweep, matrix), failures(database, sweep)
+    tested = _tested(database, sweep, scored, matrix)
     found: EvidenceDocument = {
         "version": VERSION,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "matrix": matrix,
         "gates": judge(database, sweep, matrix),
-        **_tested(database, sweep, scored, matrix),
+        "attribution": tested["attribution"],
+        "pairs": tested["pairs"],
         "tree": tree(database, sweep, matrix),
         "worst": hardest,
         "opened": opened(database, sweep, matrix, hardest, failed, full=full),
@@ -59,6 +61,8 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
         "provenance": provenance(database, sweep, matrix),
         "history": history(database, sweep, matrix),
     }
+    if "people" in tested:
+        found["people"] = tested["people"]
     if cells := cell_grid(database, sweep, matrix):
         found["cells"] = cells
     return found

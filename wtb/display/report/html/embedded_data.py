@@ -53,7 +53,7 @@ def embedded_data(document: EvidenceDocument, outputs: OutputsDocument | None) -
     evidence: dict[str, Any] = {**document, "matrix": _matrix(matrix, kept, shown)}
     for key in ("attribution", "pairs"):
         if key in document:
-            evidence[key] = _only(document[key], kept)  # type: ignore[literal-required]
+            evidence[key] = _only(document[key], kept)
     if "history" in document:
         evidence["history"] = {**document["history"], "metrics": _only(document["history"]["metrics"], kept)}
     if "tree" in document:
@@ -74,7 +74,7 @@ def json_of_script(data: dict[str, Any]) -> str:
 
 def _matrix(matrix: MatrixDocument, kept: list[str], shown: set[int] | None) -> dict[str, Any]:
     rows = [_row(row, kept, shown is None or number in shown) for number, row in enumerate(matrix["rows"])]
-    by_metric = {key: _only(matrix[key], kept) for key in ("metrics", "best", "front")}  # type: ignore[literal-required]
+    by_metric = {key: _only(matrix[key], kept) for key in ("metrics", "best", "front")}
     return {**matrix, **by_metric, "rows": rows}
 
 

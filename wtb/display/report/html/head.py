@@ -44,7 +44,9 @@ def head(document: EvidenceDocument) -> Head:
     matrix = document["matrix"]
     metrics = layout.metrics(matrix)
     decision = recommendation.card(matrix, document["gates"])
-    undecided = [("open", f"{gates.mark(gate)}: {gates.gate_text(gate)}") for gate in document["gates"]]
+    undecided: list[tuple[recommendation.Tone, str]] = [
+        ("open", f"{gates.mark(gate)}: {gates.gate_text(gate)}") for gate in document["gates"]
+    ]
     headline = sentences.headline(matrix, metrics[0]) if metrics else sentences.unscored(matrix)
     return Head(
         facts=[fact for fact in _facts(document) if fact],
