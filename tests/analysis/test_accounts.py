@@ -91,7 +91,7 @@ def test_what_was_spent_is_what_its_attempts_say_whatever_came_of_them(run_sweep
     sums = (sum(row[name] for row in tried) for name in ("usd", "tokens_in", "tokens_out"))
     assert found.spent == (*sums, sum(row["usd"] * row["cells"] for row in tried))
     assert found.forks == (0, 0, 0, 0)
-    assert [(row[:2], *map(int, row[2:])) for row in found.counts] == [
+    assert [(row[:2], *map(int, row[2:5]), row[-1]) for row in found.counts] == [
         (("ask", "default"), 3, 6, 9, 0),
         (("last", "default"), 3, 3, 3, 0),
         (("last", "dear"), 3, 3, 3, 0),

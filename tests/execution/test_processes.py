@@ -981,6 +981,6 @@ def test_only_attempts_that_began_are_counted_where_a_sweep_was_interrupted(flow
         "executed": 4,
         "unshared": 4,
         "attempts": 5,
-        "by_node": {"a": {"executed": 4, "unshared": 4, "attempts": 5}},
+        "by_node": {"a": {"executed": 4, "unshared": 4, "attempts": 5, "lag_s": {"default": None}}},
     }
     assert status_document(bench.database, bench.row)["node_runs"]["attempts"] == 5

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 PUBLISHERS = "wtb.publishers"  # entry points: URL of a broker, or None -> Publisher
 BACKENDS = "wtb.backends"  # entry points: URL of a server -> Backend
 
-# Arguments that may name files, whose content is read before the operation begins.
-READ_BEFORE = frozenset({"keys", "evaluate", "evaluator", "variants", "vary", "typed"})
+# Arguments that may name files, whose content is read before the operation begins; the second ones in mappings only.
+EVALUATORS = ("evaluate", "evaluator")
+PARAMETERS = ("keys", "variants", "vary", "typed")
 
 REPORT_EVERY_S = 2.0  # of progress, for people
 
@@ -240,7 +241,7 @@ class Context:
 
     def call(self, operation: Callable[Concatenate[Context, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Carry out an operation here; see `Backend`."""
-        if kwargs.keys() & READ_BEFORE:
+        if any(map(kwargs.get, EVALUATORS)) or any(isinstance(kwargs.get(name), Mapping) for name in PARAMETERS):
             from wtb.planning.factors.parameter_files import with_files_read  # which most operations do not need
 
             return operation(self, *args, **with_files_read(kwargs))

@@ -119,9 +119,10 @@ def shared(servers_folder: Path) -> Iterator[Project]:
 
 @dataclass(frozen=True)
 class Second:
-    """A stack in another folder."""
+    """A stack in another folder. printed: by its `wtb up`."""
 
     project: Project
+    printed: str
     port: int
     api_port: int
 
@@ -131,8 +132,8 @@ def second(servers_folder: Path) -> Iterator[Second]:
     """Beside the shared one, with a port and a password of Flower that were asked for."""
     project, port, api_port = Project(servers_folder / "second-stack"), free_port(), free_port()
     options = ("--detach", *QUICK, "--flower-port", str(port), "--serve-port", str(api_port))
-    project.wtb("up", *options, env={"WTB_FLOWER_AUTH": "me:my own"}, check=0, timeout=PATIENCE_S)
-    yield Second(project, port, api_port)
+    up = project.wtb("up", *options, env={"WTB_FLOWER_AUTH": "me:my own"}, check=0, timeout=PATIENCE_S)
+    yield Second(project, up.said, port, api_port)
     project.inside("down", timeout=PATIENCE_S)
     gone(project.folder)
     project.close()

@@ -93,7 +93,9 @@ def test_gates_that_do_not_hold_are_named_and_end_with_1(small: Project) -> None
     assert "score.mean &lt; 3: does not hold" in junit
     compared = small.inside("regress", "gated.yaml", "--baseline", "main", "--format", "md", "-q", check=1).stdout
     assert "**gate cannot be decided**: score.x" in compared
-    assert "does not hold" in small.inside("matrix", "nightly", "--format", "html", check=0).stdout
+    assert (
+        "GATE FAILED: score.mean &lt; 3 (3.5)" in small.inside("matrix", "nightly", "--format", "html", check=0).stdout
+    )
     small.inside("resume", "nightly", check=1)
     assert "GATE FAILED: score.mean < 3" in small.inside("watch", "nightly", check=1).stderr
     small.write({"gated.yaml": SWEEP + 'gates: ["score.mean >= 3", "no_worse_than: main"]\n'})
