@@ -237,7 +237,7 @@ class TestASecondStack:  # before parts of the first are killed
             connection.request("GET", "/api/v1/sweeps", headers={"Authorization": f"Bearer {token}"})
             with connection.getresponse() as answer:
                 assert answer.status == 200
-                assert len(json.loads(answer.read())["sweeps"]) > 0, "those of the older database"
+                assert json.loads(answer.read())["sweeps"] == []
         assert answer_of(address, "/api/v1/sweeps", "wtb:guessed") == 401
 
     @pytest.mark.slow
