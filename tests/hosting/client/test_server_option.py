@@ -131,7 +131,7 @@ REFUSED = [
     *("approvals nothing", "watch nothing", "report nothing", "pause {sweep}", "cancel {sweep} --yes"),
     *("break {sweep} --add nowhere", "break {sweep} --remove A", "schedule pause nothing"),
 ]
-MADE_AT = re.compile(r'[-0-9]{10}T[:0-9]{8}\+00:00(?=\. T)|(?<="made_at": ")[^"]*')
+MADE_AT = re.compile(r'[-0-9]{10}T[:0-9]{8}\+00:00(?=\. T)|(?<="made_at": ")[^"]*|(?<="made_at":")[^"]*')
 FORMATS = {"json": ("--format", "json"), "text": ()}
 
 
