@@ -553,7 +553,7 @@ def paths(document: Any, before: str = "") -> Iterator[str]:
     if not isinstance(document, dict) or before.endswith("combination."):
         return
     for key, value in document.items():
-        name = before + ("<name>" if re.search(r"(by_node|best|front|metrics)\.$", before) else key)
+        name = before + ("<name>" if re.search(r"(by_node|best|front|metrics|lag_s)\.$", before) else key)
         if (
             key not in ("baseline", "decision")
             and isinstance(value, dict | list)

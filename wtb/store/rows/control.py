@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from wtb.core.classes.frozen import frozen
 from wtb.core.questions import Kind
 from wtb.core.values import Json
 from wtb.store.rows.record import Record
@@ -28,8 +29,12 @@ class ListedQuestion(QuestionRow):
     executions: int
 
 
-class SameQuestion(Record):
-    """An open question among those that ask the same. executions: how many wait for its answer."""
+@frozen(slots=True)
+class SameQuestion:
+    """An open question among those that ask the same. Operations return it.
+
+    executions: how many wait for its answer.
+    """
 
     id: str
     kind: Kind
