@@ -53,7 +53,7 @@ DATABASES = ("sqlite", "postgresql")
 
 pytest_plugins = [
     f"tests.support.{name}"
-    for name in ("deadlines", "databases", "next_version", "bench", "project", "cluster", "crew")
+    for name in ("deadlines", "databases", "next_version", "bench", "project", "cluster", "crew", "report_page")
 ]
 
 # What tests start is to heed Ctrl-C and the end of a terminal, also where the tests themselves run in the background.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import documents
 from tests.support.prose import sentence
-from tests.support.report_page import Look, looking, report_browser
+from tests.support.report_page import Look
 from wtb.analysis.failure_causes import alike
 from wtb.display import markdown, notebook
 from wtb.display.report import junit
@@ -23,7 +23,7 @@ from wtb.display.report.html import page
 from wtb.display.report.html.layout import concerned
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 UNKNOWN: dict[str, Any] = dict.fromkeys(
     ("mean", "ci", "delta", "delta_ci", "p", "p_adjusted", "effect", "detectable"), None
@@ -115,18 +115,6 @@ def evidence(vary: dict[str, list[str]], metrics: dict[str, str], *, scored: boo
 def embedded(text: str) -> Any:
     """The data of a page."""
     return json.loads(text.partition('id="evidence">')[2].partition("</script>")[0])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with report_browser() as found:
-        yield found
-
-
-@pytest.fixture
-def look(browser: Browser) -> Iterator[Look]:
-    with looking(browser) as opened:
-        yield opened
 
 
 class Parsed(HTMLParser):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 Look = Callable[..., "Page"]
 
 
-@contextmanager
+@pytest.fixture(scope="module")
 def report_browser() -> Iterator[Browser]:
     """A browser; without one the test is skipped, unless CI runs it."""
     if executable() is None:
@@ -28,14 +27,14 @@ def report_browser() -> Iterator[Browser]:
         yield browser
 
 
-@contextmanager
-def looking(browser: Browser) -> Iterator[Look]:
+@pytest.fixture
+def look(report_browser: Browser) -> Iterator[Look]:
     """Open pages; at the end, nothing may have gone wrong in them, and nothing been fetched."""
     wrong: list[str] = []
     contexts = []
 
     def opened(url: str, width: int = 1280, **options: Any) -> Page:
-        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+        context = report_browser.new_context(viewport={"width": width, "height": 800}, **options)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))

@@ -17,7 +17,7 @@ import pytest
 
 from tests.hosting.pages.site import wait_until
 from tests.support.prose import sentence
-from tests.support.report_page import Look, looking, report_browser, too_wide
+from tests.support.report_page import Look, too_wide
 from wtb import END, Context, Sweep, Workflow, evaluator
 from wtb.cli.main import main
 from wtb.display.report.evidence import gather
@@ -27,7 +27,7 @@ from wtb.store.database import Database
 from wtb.store.read.queries import find_sweep
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 HOSTILE = {
     "</script><script>alert(1)</script>": 0.1,
@@ -132,18 +132,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         (folder / f"{name}.html").write_text(page, "utf-8")
     yield Written(url, folder)
     database.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with report_browser() as found:
-        yield found
-
-
-@pytest.fixture
-def look(browser: Browser) -> Iterator[Look]:
-    with looking(browser) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("name", ["rich", "one", "unscored", "constant", "failed", "stopped"])
