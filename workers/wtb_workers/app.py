@@ -16,8 +16,7 @@ from kombu import connection
 from wtb.config.broker import PREFIX, UNNAMED, Broker, queue_key
 from wtb.config.stack_file import broker_url
 from wtb.core.errors import BrokerError, InputError
-from wtb.store.database import Database
-from wtb.store.database_url import database_url
+from wtb.store.database import open_database
 from wtb.store.runs.maintenance import SCHEDULER_INTERVAL_S
 from wtb.store.runs.publishing import cluster_of
 from wtb.store.runs.queue import DEFAULT_QUEUE
@@ -124,7 +123,7 @@ def _route(name: str, *_: object, **__: object) -> dict[str, str] | None:
     """Route the scheduler's task of Celery beat to the workers of the database that is configured."""
     if name != SCHEDULER:
         return None
-    with closing(Database(database_url())) as database:
+    with closing(open_database()) as database:
         return {"queue": queue_key(DEFAULT_QUEUE, cluster_of(database))}
 
 

@@ -88,12 +88,11 @@ class SweepFile(pytest.File):
     def _check_baseline(self, name: str) -> None:
         """Raises InputError where there is none of this name for the sweep."""
         from wtb.core.errors import InputError
-        from wtb.store.database import Database
-        from wtb.store.database_url import database_url
+        from wtb.store.database import open_database
         from wtb.store.limits.sessions import session_name
         from wtb.store.read.baselines import named_baseline
 
-        with closing(Database(database_url(self.config.getoption("--wtb-db")))) as database:
+        with closing(open_database(self.config.getoption("--wtb-db"))) as database:
             database.prepare()
             try:
                 named_baseline(database, session_name(self.prepared.bound.spec.session), name)

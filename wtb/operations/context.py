@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from wtb.core.arguments.checking import checked
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
+from wtb.core.factors.file_levels import may_name_files
 from wtb.core.ids import DEFAULT_PROJECT
 from wtb.operations.identity import OPERATOR, Identity
 from wtb.operations.policy.engine import find_policies
 from wtb.operations.registry import Permission
 from wtb.store.access.audit import Origin as Origin
-from wtb.store.database import Database
-from wtb.store.database_url import database_url
+from wtb.store.database import Database, open_database
 from wtb.store.files.locations import workspaces_of
 from wtb.store.files.workspaces import Workspaces
 from wtb.store.limits.sessions import find_session, named_session
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 
 PUBLISHERS = "wtb.publishers"  # entry points: URL of a broker, or None -> Publisher
 BACKENDS = "wtb.backends"  # entry points: URL of a server -> Backend
-
-# Arguments that may name files, whose content is read before the operation begins; the second ones in mappings only.
-EVALUATORS = ("evaluate", "evaluator")
-PARAMETERS = ("keys", "variants", "vary", "typed")
 
 REPORT_EVERY_S = 2.0  # of progress, for people
 
@@ -241,8 +237,8 @@ class Context:
 
     def call(self, operation: Callable[Concatenate[Context, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Carry out an operation here; see `Backend`."""
-        if any(map(kwargs.get, EVALUATORS)) or any(isinstance(kwargs.get(name), Mapping) for name in PARAMETERS):
-            from wtb.planning.factors.parameter_files import with_files_read  # which most operations do not need
+        if may_name_files(kwargs):
+            from wtb.planning.factors.parameter_files import with_files_read  # which takes long to import
 
             return operation(self, *args, **with_files_read(kwargs))
         return operation(self, *args, **kwargs)
@@ -355,7 +351,7 @@ def open_context(
     Raises:
         InputError: If there is no such session.
     """
-    database = db if isinstance(db, Database) else Database(database_url(db))
+    database = open_database(db)
     database.prepare()
     if session is not None:
         try:

@@ -178,9 +178,9 @@ class Database(Transactions):
             connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
 
 
-def open_database(given: str | Path | None = None) -> Database:
-    """Open the database that is meant: the one given, else as `database_url` says."""
-    return Database(database_url(given))
+def open_database(given: str | Path | Database | None = None) -> Database:
+    """Open the database that is meant, as `database_url` says; one that is open already stays as it is."""
+    return given if isinstance(given, Database) else Database(database_url(given))
 
 
 def advice_on_version(revision: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from sqlalchemy.exc import DBAPIError
-
 from wtb.core.errors import StoreAway, StoreError
 
 QUERY_CANCELED = "57014"  # a statement took longer than it may
@@ -37,5 +35,6 @@ def out_of_reach(text: str) -> StoreError:
     return StoreError(text) if any(refusal in text for refusal in _REFUSALS) else StoreAway(text)
 
 
-def first_line(error: DBAPIError) -> str:
-    return str(error.orig).strip().partition("\n")[0]
+def first_line(error: BaseException | None) -> str:
+    """Return the first line of what a driver says; the others are of its own matters."""
+    return str(error).strip().partition("\n")[0]

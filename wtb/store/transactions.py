@@ -284,16 +284,16 @@ class Transactions:
         try:
             yield
         except OperationalError as error:
-            raise out_of_reach(f"database {self.shown_url}: {first_line(error)}") from error
+            raise out_of_reach(f"database {self.shown_url}: {first_line(error.orig)}") from error
         except sa.exc.TimeoutError as error:
             raise StoreError(f"database {self.shown_url}: all connections of this process are in use") from error
         except self.engine.dialect.loaded_dbapi.OperationalError as error:  # what is sent past SQLAlchemy
-            raise StoreError(f"database {self.shown_url}: {str(error).strip().partition(chr(10))[0]}") from error
+            raise StoreError(f"database {self.shown_url}: {first_line(error)}") from error
         except DBAPIError as error:
             if error.connection_invalidated:
-                raise StoreAway(f"database {self.shown_url}: connection lost: {first_line(error)}") from error
+                raise StoreAway(f"database {self.shown_url}: connection lost: {first_line(error.orig)}") from error
             if type(error) is sa.exc.DatabaseError:  # SQLite: not a database, or a damaged one
-                raise StoreError(f"database {self.shown_url}: {first_line(error)}") from error
+                raise StoreError(f"database {self.shown_url}: {first_line(error.orig)}") from error
             raise
 
     def detached(self) -> Any:

@@ -12,6 +12,9 @@ from wtb.core.classes.frozen import frozen
 Place = tuple[str | int, ...]  # keys and positions within data
 
 SCHEME: Final = "file://"
+# Arguments of operations that may name files, besides the keys of a sweep file; those of levels in mappings only.
+EVALUATOR_ARGUMENTS: Final = ("evaluate", "evaluator")
+LEVEL_ARGUMENTS: Final = ("variants", "vary", "typed")
 _REFERENCE = re.compile(r"file://(.+)#([0-9a-f]{64})", re.DOTALL)
 
 
@@ -24,6 +27,12 @@ class FileReference:
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.path}#{self.sha256}"
+
+
+def may_name_files(arguments: Mapping[str, Any]) -> bool:
+    """Return whether arguments of an operation, by name, may name files."""
+    mappings = map(arguments.get, ("keys", *LEVEL_ARGUMENTS))
+    return any(map(arguments.get, EVALUATOR_ARGUMENTS)) or any(isinstance(value, Mapping) for value in mappings)
 
 
 def names_file(value: object) -> bool:

@@ -22,8 +22,7 @@ from wtb.operations.context import Context, throttled
 from wtb.operations.control.pools import check_no_pool
 from wtb.store.access.projects import project_to_submit_to
 from wtb.store.bulk import Row
-from wtb.store.database import Database
-from wtb.store.database_url import database_url
+from wtb.store.database import open_database
 from wtb.store.files.locks import copying_files
 from wtb.store.housekeeping.files import check_room
 from wtb.store.limits.sessions import session_to_submit_to
@@ -105,7 +104,7 @@ def _copied_beside(context: Context, sweep: SweepRow, name: str) -> CopiedSweepD
 
 
 def _opened(context: Context, to: str) -> Context:
-    database = Database(database_url(to))
+    database = open_database(to)
     if database.shown_url == context.database.shown_url:
         raise InputError(f"{database.shown_url} is the database that the sweep is in; name another one", argument="to")
     try:

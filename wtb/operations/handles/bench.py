@@ -42,8 +42,7 @@ from wtb.operations.running.submitting import Submitted
 from wtb.operations.sweep import Sweep
 from wtb.planning.data.picking import Only
 from wtb.planning.prepare import Prepared
-from wtb.store.database import Database, check_shared
-from wtb.store.database_url import database_url
+from wtb.store.database import Database, check_shared, open_database
 from wtb.store.limits.sessions import Quota
 
 
@@ -618,7 +617,7 @@ def submit(
         ...
         wtb.core.errors.InputError: quality.sweep.yaml: no such file; expected a YAML file
     """
-    database = db if isinstance(db, Database) else Database(database_url(db))
+    database = open_database(db)
     prepared = _prepare(sweep, Only(), None)
     check_shared(database)  # what is refused leaves no database behind
     bench = open(database, broker=broker)

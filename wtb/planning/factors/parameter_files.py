@@ -13,6 +13,8 @@ from wtb.config.validation_messages import problem
 from wtb.config.yaml_reader import Loc, Located
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.factors.file_levels import (
+    EVALUATOR_ARGUMENTS,
+    LEVEL_ARGUMENTS,
     SCHEME,
     FileReference,
     file_reference,
@@ -166,10 +168,10 @@ def with_files_read(arguments: Mapping[str, Any]) -> dict[str, Any]:
     changed = dict(arguments)
     if isinstance(keys := arguments.get("keys"), Mapping):
         changed["keys"] = read_parameter_files(keys, Path(), Located(where="keys"))
-    for name in ("evaluate", "evaluator"):
+    for name in EVALUATOR_ARGUMENTS:
         if arguments.get(name) is not None:
             changed[name] = with_file_texts(arguments[name], name)
-    for name in ("variants", "vary", "typed"):
+    for name in LEVEL_ARGUMENTS:
         if isinstance(arguments.get(name), Mapping):
             levels, texts = read_level_files(arguments[name], name, arguments.get("texts"))
             changed |= {name: levels} | ({"texts": texts} if texts else {})

@@ -121,7 +121,7 @@ FIRST_HAS_ROW: Final[NewNodeRun] = {
 
 
 # Those of a `NodeRunRow`: what a node run printed is read by itself.
-node_run_columns = [column for column in node_runs.c if column.name not in ("stdout", "stderr")]
+node_run_columns = [node_runs.c[name] for name in NodeRunRow.__struct_fields__]
 
 # Of such a node run the row has what its only attempt took. They are nearly all of a sweep, and spare a join.
 # `wtb/store/attempt_columns.py` reads their attempts together with those that have rows.

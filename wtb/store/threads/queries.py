@@ -18,6 +18,7 @@ from wtb.core.errors import InputError, StoreError
 from wtb.core.values import Value
 from wtb.store.bulk import insert_values
 from wtb.store.database import Database
+from wtb.store.database_errors import first_line
 from wtb.store.read.queries import values_seen, verified
 from wtb.store.tables.schema import sessions, thread_checkpoints, thread_writes
 from wtb.store.threads.rows import ThreadCheckpoint, ThreadWrite
@@ -168,7 +169,7 @@ class Threads:
                         raise
                     if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
                         # The lines that follow the first one show values.
-                        text = f"database {self.database.shown_url}: {str(error).strip().partition(chr(10))[0]}"
+                        text = f"database {self.database.shown_url}: {first_line(error)}"
                         raise StoreError(text) from None
                     raise
                 self._idle.append(connection)

@@ -31,11 +31,11 @@ def cell_grid(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Ce
     def place(combination: int, case: int, repeat: int) -> int:
         return (combination * len(cases) + columns[case]) * repeats + repeat
 
-    statuses: list[str] = [*CELL_STATUSES]
+    places: dict[str, int] = {name: number for number, name in enumerate(CELL_STATUSES)}
     status: list[int | None] = [None] * size
     for combination, case, repeat, name in evidence.cell_statuses(database, sweep.id):
         if case in columns:
-            status[place(combination, case, repeat)] = statuses.index(name)
+            status[place(combination, case, repeat)] = places[name]
     grid: CellGrid = {
         "cases": list(cases),
         "repeats": repeats,
