@@ -10,7 +10,7 @@ from wtb.hosting.client.server import SEVERAL_REQUESTS
 from wtb.operations.registry import OPERATIONS, arguments_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-OPERATIONS_HEADER = "| command | Python | needs | effect |\n| --- | --- | --- | --- |\n"
+OPERATIONS_HEADER = "| id | command | Python | needs | effect |\n| --- | --- | --- | --- | --- |\n"
 ACCESS_HEADER = "| operation | scope | roles | of |\n| --- | --- | --- | --- |\n"
 LACKING_HEADER = "| method | why a server does not do it |\n| --- | --- |\n"
 ROUTES_HEADER = "| request | arguments | what it does |\n| --- | --- | --- |\n"
@@ -19,11 +19,11 @@ ROUTES_HEADER = "| request | arguments | what it does |\n| --- | --- | --- |\n"
 def operations() -> str:
     """Return the table of operations, one a line."""
     lines = []
-    for name, operation in OPERATIONS.items():
+    for id, operation in OPERATIONS.items():
         methods = ", ".join(f"`{method}`" for method in operation.python)
         more = ["writes files"] * operation.writes_files + ["may take long"] * operation.long
         effect = ", ".join([operation.effect, *more])
-        lines.append(f"| `wtb {name}` | {methods} | {operation.needs} | {effect} |\n")
+        lines.append(f"| `{id}` | `wtb {operation.command}` | {methods} | {operation.needs} | {effect} |\n")
     return "".join(lines)
 
 

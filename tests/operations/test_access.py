@@ -106,7 +106,7 @@ def test_an_admin_of_a_project_gives_roles_in_it_alone(context: Context) -> None
         with pytest.raises(NotFound, match=sentence("has no role in {}", "project")):
             revoke_access(ann, user="bob", project=elsewhere)
     assert {one["project"] for one in list_access(ann)} == {"search"}
-    for name in ("user create", "team change", "gc", "project create"):
+    for name in ("users.create", "teams.change", "garbage.collect", "projects.create"):
         assert OPERATIONS[name].everywhere
         assert sentence("limited to projects") in str(identity(context).refusal(Permission.administer, everywhere=True))
 
@@ -166,7 +166,7 @@ def test_what_is_done_by_a_token_that_somebody_else_made_names_both(context: Con
     assert by(nobody["token"]) == "ci"
 
     create_session(acting(made["token"]), "made-by-it", project="search")
-    (noted,) = [row for row in list_audit(context, by="ann") if row["operation"] == "session create"]
+    (noted,) = [row for row in list_audit(context, by="ann") if row["operation"] == "sessions.create"]
     assert noted["by"] == by(made["token"])
     cookie = asyncio.run(identities.sign_in(acting(made["token"]).identity, "POST", None))
     signed_in = asyncio.run(identities.find_signed_in(cookie))

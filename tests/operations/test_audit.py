@@ -52,7 +52,7 @@ def is_noted(function: Any) -> bool:
 
 def test_every_operation_that_changes_something_is_noted() -> None:
     """But for the one that only calls another, and the one that loads the log itself and is noted behind it."""
-    left_out = {"plan --pilot", "restore"}
+    left_out = {"sweeps.run_pilot", "backups.restore"}
     changing = {one.path for name, one in OPERATIONS.items() if one.effect is not Effect.reads and name not in left_out}
     assert {one.path for one in OPERATIONS.values() if is_noted(one.function)} == changing
 
@@ -64,7 +64,7 @@ def test_who_did_what_from_where_and_how_it_ended_is_noted(context: Context) -> 
     failed, made = list_audit(context)
     assert made["by"] == "ann"
     assert (made["via"], made["address"], made["token"]) == ("wtb test", "10.0.0.1", "nightly")
-    assert (made["operation"], made["outcome"], made["error"]) == ("session create", "done", None)
+    assert (made["operation"], made["outcome"], made["error"]) == ("sessions.create", "done", None)
     assert made["arguments"]["name"] == "s"
     assert made["ended_at"] is not None
     assert (failed["outcome"], str(failed["error"]).partition(":")[0]) == ("failed", "ConflictError")
@@ -82,7 +82,7 @@ def test_a_change_and_its_note_are_committed_together_or_not_at_all(
     assert context.database.scalars(sa.select(tokens.c.name)) == []
     monkeypatch.undo()
     create_token(context, "ann")
-    assert [one["operation"] for one in list_audit(context)] == ["token create"]
+    assert [one["operation"] for one in list_audit(context)] == ["tokens.create"]
 
 
 def test_what_was_killed_has_no_end(context: Context) -> None:
@@ -99,13 +99,13 @@ def test_what_was_killed_has_no_end(context: Context) -> None:
     with pytest.MonkeyPatch.context() as monkey, pytest.raises((SystemExit, TypeError)):
         killed(context)
     (one,) = list_audit(context)
-    assert (one["operation"], one["outcome"], one["ended_at"]) == ("budget set", "unknown", None)
+    assert (one["operation"], one["outcome"], one["ended_at"]) == ("budgets.set", "unknown", None)
 
 
 def test_an_operation_within_another_is_part_of_it(context: Context) -> None:
     create_session(context, "s")
     delete_session(context, "s")
-    assert [one["operation"] for one in list_audit(context)] == ["session delete", "session create"]
+    assert [one["operation"] for one in list_audit(context)] == ["sessions.delete", "sessions.create"]
 
 
 def test_bad_arguments_and_what_only_reads_are_not_noted(context: Context) -> None:
@@ -123,8 +123,8 @@ def test_an_error_that_may_quote_what_is_secret_is_noted_by_its_name_alone(conte
     with pytest.raises(NotFound):
         delete_session(context, "nothing")
     found = {one["operation"]: one["error"] for one in list_audit(context)}
-    assert found["submit --published"] == "InputError"
-    assert "nothing" in str(found["session delete"])
+    assert found["sweeps.submit_published"] == "InputError"
+    assert "nothing" in str(found["sessions.delete"])
 
 
 def test_secrets_are_left_out(context: Context) -> None:
@@ -178,13 +178,13 @@ def test_commands_are_noted_by_their_words_and_sweeps_by_their_ids(tmp_path: Any
     listed = project.inside("audit", "list", "--format", "json", check=0).json["audit"]
     ((sweep,),) = project.query("SELECT id FROM sweeps")
     assert [(one["via"], one["operation"]) for one in listed] == [
-        ("wtb token create", "token create"),
-        ("wtb run", "run"),
+        ("wtb token create", "tokens.create"),
+        ("wtb run", "sweeps.run"),
     ]
     assert listed[1]["result"] == {"sweep": sweep}
     assert listed[1]["arguments"]["prepared"]["workflow"]
     shown = project.inside("audit", "list", check=0).stdout
-    assert "token create" in shown
+    assert "tokens.create" in shown
     assert "via" not in shown
     project.close()
 
@@ -278,7 +278,7 @@ def test_what_was_pruned_is_told_from_what_is_missing(written: Context) -> None:
     assert found["ok"], found
     assert (found["pruned_heads"], found["checked_heads"]) == ([2], [6])
     assert found["pruned"] == {"rows": pruned["upto"], "upto": pruned["upto"]}
-    assert list_audit(written)[0]["operation"] == "audit prune"
+    assert list_audit(written)[0]["operation"] == "audit.prune"
     first = int(found["first"] or 0)
     change(written, audit.delete().where(audit.c.number == first))
     assert verify_audit(written)["problems"] == [sentence("rows 1 to {} are missing, and no pruning says so", first)]

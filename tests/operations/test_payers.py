@@ -21,28 +21,36 @@ from wtb.store.transactions import Scope
 
 # What they run is a sweep of its own, which is charged to the token that submits it.
 CHARGED = {
-    *("plan --pilot", "run", "start", "start --published", "submit", "submit --published", "regress"),
-    "baseline set --repeat",
+    *(
+        "sweeps.run_pilot",
+        "sweeps.run",
+        "executions.start",
+        "executions.start_published",
+        "sweeps.submit",
+        "sweeps.submit_published",
+        "sweeps.regress",
+    ),
+    "baselines.repeat",
 }
 # What spends in what is there, and what gives or takes limits: with what each is called beside what it has to have.
 UNCHARGED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "resume": ("sweep", {}),
-    "retry": ("sweep", {}),
-    "fork": ("execution", {}),
-    "fork --all-cases": ("execution", {}),
-    "extend": ("sweep", {"repeats": 2}),
-    "answer": ("approval", {"action": "approve"}),
-    "rollback": ("execution", {"to": "a"}),
-    "rollback --undo": ("execution", {}),
-    "score": ("sweep", {"evaluate": ["exact_match"]}),
-    "score --published": ("sweep", {"evaluate": ["exact_match"]}),
-    "schedule run-now": ("schedule", {}),
-    "schedule resume": ("schedule", {}),
-    "token create": ("", {"name": "another", "scopes": ["submit"]}),
-    "budget set": ("", {"limits": {"usd": 1000.0}, "token": "quokka.to"}),
-    "budget clear": ("", {"token": "quokka.to"}),
-    "access grant": ("", {"role": "runner", "user": "quokka.us"}),
-    "team change": ("", {"name": "core", "add": ["quokka.us"]}),
+    "sweeps.resume": ("sweep", {}),
+    "sweeps.retry": ("sweep", {}),
+    "executions.fork": ("execution", {}),
+    "combinations.add": ("execution", {}),
+    "sweeps.extend": ("sweep", {"repeats": 2}),
+    "questions.answer": ("approval", {"action": "approve"}),
+    "executions.rollback": ("execution", {"to": "a"}),
+    "executions.undo_rollback": ("execution", {}),
+    "scores.compute": ("sweep", {"evaluate": ["exact_match"]}),
+    "scorings.submit": ("sweep", {"evaluate": ["exact_match"]}),
+    "schedules.run_now": ("schedule", {}),
+    "schedules.resume": ("schedule", {}),
+    "tokens.create": ("", {"name": "another", "scopes": ["submit"]}),
+    "budgets.set": ("", {"limits": {"usd": 1000.0}, "token": "quokka.to"}),
+    "budgets.clear": ("", {"token": "quokka.to"}),
+    "access.grant": ("", {"role": "runner", "user": "quokka.us"}),
+    "teams.change": ("", {"name": "core", "add": ["quokka.us"]}),
 }
 
 

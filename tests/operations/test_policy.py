@@ -186,6 +186,9 @@ def test_a_policy_that_fails_denies_although_cedar_skips_it(place: Context, fold
     [
         ("permit(principal, action, resource", r"bad\.cedar: .*unexpected end of input|bad\.cedar"),
         ('permit(principal, action == Action::"submitt", resource);', "submitt"),
+        ('forbid(principal, action == Action::"submit", resource);', "'submit'; write 'sweeps.submit'"),
+        ('forbid(principal, action == Action::"plan --pilot", resource);', "'plan --pilot'; write 'sweeps.plan'"),
+        ('forbid(principal, action == Action::"executions.start", resource);', "write 'sweeps.run'"),
         ("permit(principal, action, resource) when { context.limit_cents > 5 };", "limit_cents"),
         ('permit(principal, action, resource) when { context.colour == "red" };', "colour"),
         ("permit(principal == ?principal, action, resource);", "template"),
@@ -195,6 +198,17 @@ def test_bad_policies_are_refused_when_they_are_loaded(place: Context, folder: P
     (folder / "bad.cedar").write_text(text)
     with pytest.raises(InputError, match=expected):
         list_sweeps(place)
+
+
+def test_each_unknown_action_is_one_line(place: Context, folder: Path) -> None:
+    text = 'forbid(principal, action in [Action::"submit", Action::"label ANSWER", Action::"nothing"], resource);'
+    (folder / "old.cedar").write_text(text + 'forbid(principal, action == Action::"label ANSWER", resource);')
+    with pytest.raises(InputError) as refused:
+        list_sweeps(place)
+    lines = str(refused.value).splitlines()
+    assert len([line for line in lines if "old.cedar #1" in line]) == 3
+    assert len([line for line in lines if "old.cedar #2" in line]) == 1
+    assert sentence("there is no action {!r}; write {!r}", "label ANSWER", "labels.answer") in lines[-1]
 
 
 def test_a_folder_that_is_named_and_not_there_allows_nothing(
@@ -234,7 +248,7 @@ def test_every_operation_passes_the_place_where_policies_are_asked(
 
 
 def test_what_pages_read_of_cells_is_asked_for_as_cells(place: Context, folder: Path) -> None:
-    (folder / "all.cedar").write_text(EVERYBODY + 'forbid(principal, action == Action::"show --cells", resource);\n')
+    (folder / "all.cedar").write_text(EVERYBODY + 'forbid(principal, action == Action::"cells.list", resource);\n')
     with pytest.raises(AccessDenied):
         cell_columns(place, "any", None)
 
@@ -252,7 +266,7 @@ def test_decisions_are_remembered_by_all_that_they_follow_from(folder: Path) -> 
     assert policies is not None
 
     def decide(by: str, cents: int) -> bool:
-        return policies.decide(Asked("submit", by, "Workflow", "support", {"limit_cents": cents})).allowed
+        return policies.decide(Asked("sweeps.submit", by, "Workflow", "support", {"limit_cents": cents})).allowed
 
     assert [decide("ana", 4_000), decide("ana", 6_000), decide("cleo", 6_000)] * 2 == [True, False, True] * 2
 
@@ -261,16 +275,16 @@ def test_commands_check_and_explain(project: Project) -> None:
     project.write({"flow.py": FLOW, "policy/money.cedar": EVERYBODY + shown("over-50-dollars")})
     assert project.inside("policy", "check", check=0).stdout.split("\n")[:2] == ["money.cedar #1", "over-50-dollars"]
     limits = ("--with", "limit_cents=6000")
-    denied = project.inside("policy", "explain", "submit", "--by", "ana", *limits, "--format", "json", check=1)
+    denied = project.inside("policy", "explain", "sweeps.submit", "--by", "ana", *limits, "--format", "json", check=1)
     assert denied.json["rules"] == ["over-50-dollars"]
-    allowed = project.inside("policy", "explain", "submit", "--by", "cleo", *limits, check=0)
+    allowed = project.inside("policy", "explain", "sweeps.submit", "--by", "cleo", *limits, check=0)
     assert allowed.stdout == "allowed: policy money.cedar #1 permits it\n"
-    refused = project.inside("policy", "explain", "sumbit", check=2)
-    assert sentence("did you mean '{}'", "submit") in refused.said
+    refused = project.inside("policy", "explain", "sweeps.sumbit", check=2)
+    assert sentence("did you mean '{}'", "sweeps.submit") in refused.said
 
 
 def test_what_a_policy_forbids_is_forbidden_over_http_and_in_the_audit_log(place: Context, folder: Path) -> None:
-    (folder / "no.cedar").write_text(EVERYBODY + 'forbid(principal, action == Action::"pause", resource);\n')
+    (folder / "no.cedar").write_text(EVERYBODY + 'forbid(principal, action == Action::"sweeps.pause", resource);\n')
     ran(place)
     token = "a-token-of-the-tests-own"
     client = TestClient(make_app(place, token=token, hosts=["testserver"]))
@@ -305,7 +319,7 @@ when { context.numbers.hasTag("sum") && context.numbers.getTag("sum") > 5 };
     [
         '@ask("?") permit(principal, action == Action::"call tool with arguments", resource);',
         '@ask("?") forbid(principal, action, resource);',
-        '@ask("?") forbid(principal, action in [Action::"call tool with arguments", Action::"submit"], resource);',
+        '@ask("?") forbid(principal, action in [Action::"call tool with arguments", Action::"sweeps.run"], resource);',
     ],
 )
 def test_only_calls_of_tools_can_wait_for_a_person(place: Context, folder: Path, policy: str) -> None:

@@ -75,7 +75,7 @@ def test_a_digest_alone_gives_no_value(alpha: Tenant, folder: Path) -> None:
     with alpha.context.database.read() as connection:
         digest = connection.scalars(sa.select(values.c.digest)).first()
     assert digest is not None
-    calls = [*tenants.calls(), Call("files PATH", "path", "digest"), Call("erase", "case", "digest")]
+    calls = [*tenants.calls(), Call("files.read", "path", "digest"), Call("cases.erase", "case", "digest")]
     for call in calls:
         context = alpha.context.acting_as(limited_to("quokka"), OPERATIONS[call.name].needs)
         given, nothing = (call.outcome(context, alpha.names, value, folder) for value in (digest, NOTHING))
@@ -87,12 +87,20 @@ def test_lists_and_sums_are_of_what_belongs_to_the_project(alpha: Tenant, beta: 
         tenants.plain(), {"x": 1}, db=beta.context, create_only=True, sweep="zebras.ru", session=beta.names["session"]
     )
     names = tenants.lists()
-    assert {"list", "approvals", "costs", "session list", "schedule list", "budget list", "token list"} <= set(names)
+    assert {
+        "sweeps.list",
+        "questions.list",
+        "costs.show",
+        "sessions.list",
+        "schedules.list",
+        "budgets.list",
+        "tokens.list",
+    } <= set(names)
     for name in names:
         found = OPERATIONS[name].function(as_beta(alpha, name))
-        text = str(found.look() if name == "watch" else found)
+        text = str(found.look() if name == "sweeps.watch" else found)
         assert not [one for one in alpha.names.values() if one in text], (name, text)
-        if name not in ("costs", "watch", "workflow list --published"):  # code is of no project
+        if name not in ("costs.show", "sweeps.watch", "workflows.list"):  # code is of no project
             assert "zebras" in text, name
 
 
@@ -206,7 +214,7 @@ def test_what_is_submitted_with_a_token_is_bound_by_its_budget(context: Context,
 
 
 def test_sessions_of_others_are_not_counted(alpha: Tenant, beta: Tenant) -> None:
-    assert [one["name"] for one in list_sessions(as_beta(alpha, "session list"))] == ["zebras.se"]
+    assert [one["name"] for one in list_sessions(as_beta(alpha, "sessions.list"))] == ["zebras.se"]
     assert len(list_sessions(alpha.context)) == 3
 
 

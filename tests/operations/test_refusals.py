@@ -80,53 +80,53 @@ OTHERS: Mapping[str, Any] = {
 
 # What is given besides, by operation: the options that lead to it, and what its command parses or checks before.
 EXTRA: Mapping[str, Mapping[str, Any]] = {
-    "rollback": {"to": "double"},
-    "rollback --undo": {"undo": True},
-    "answer": {"ref": "nothing", "action": "approve"},
-    "answer --all": {"ref": "approve", "all_": True, "yes": True},
-    "budget set": {"usd": 1, "project": "search"},
-    "fork --all-cases": {"all_cases": True},
-    "extend": {"repeats": 2},
-    "cancel --combination": {"ref": "first", "combination": {"double": "default"}},
-    "extend --dry-run": {"repeats": 2, "dry_run": True},
-    "cases": {"cases": "cases.jsonl"},
-    "try": {"state": {"answer": "x"}},
-    "report": {"format": "md"},
-    "status": {"ref": "first"},
-    "comment": {"case": "one", "text": "a comment"},
-    "comment --delete": {"number": 1},
-    "log --summary": {"summary": True},
-    "show --outputs": {"outputs": True},
-    "files PATH": {"path": "a.txt"},
-    "files --diff": {"diff": "first"},
-    "files --export": {"export": "somewhere"},
-    "show --cells": {"cells": True, "format": "json"},
-    "plan --pilot": {"pilot": 2},
-    "plan --published": {"published": True},
-    "start --published": {"published": True},
-    "submit --published": {"published": True},
-    "baseline set --repeat": {"repeat": 1},
-    "score --published": {"published": True},
-    "score --cancel": {"cancel": "0123456789ab", "scoring": "0123456789ab"},
-    "session change": {"usd": 1},
-    "pool": {"refs": ["first"]},
-    "cancel": {"ref": "asking", "yes": True},
-    "compare": {"after": "first"},
-    "compare --row": {"row": 1, "other": 0},
-    "telemetry export": {"endpoint": "http://127.0.0.1:9"},
+    "executions.rollback": {"to": "double"},
+    "executions.undo_rollback": {"undo": True},
+    "questions.answer": {"ref": "nothing", "action": "approve"},
+    "questions.answer_all": {"ref": "approve", "all_": True, "yes": True},
+    "budgets.set": {"usd": 1, "project": "search"},
+    "combinations.add": {"all_cases": True},
+    "sweeps.extend": {"repeats": 2},
+    "combinations.stop": {"ref": "first", "combination": {"double": "default"}},
+    "sweeps.plan_extension": {"repeats": 2, "dry_run": True},
+    "cases.read": {"cases": "cases.jsonl"},
+    "evaluators.preview": {"state": {"answer": "x"}},
+    "reports.make": {"format": "md"},
+    "sweeps.show_status": {"ref": "first"},
+    "comments.add": {"case": "one", "text": "a comment"},
+    "comments.delete": {"number": 1},
+    "events.count": {"summary": True},
+    "outputs.list": {"outputs": True},
+    "files.read": {"path": "a.txt"},
+    "files.compare": {"diff": "first"},
+    "files.export": {"export": "somewhere"},
+    "cells.list": {"cells": True, "format": "json"},
+    "sweeps.run_pilot": {"pilot": 2},
+    "sweeps.plan_published": {"published": True},
+    "executions.start_published": {"published": True},
+    "sweeps.submit_published": {"published": True},
+    "baselines.repeat": {"repeat": 1},
+    "scorings.submit": {"published": True},
+    "scorings.cancel": {"cancel": "0123456789ab", "scoring": "0123456789ab"},
+    "sessions.change": {"usd": 1},
+    "sweeps.pool": {"refs": ["first"]},
+    "sweeps.cancel": {"ref": "asking", "yes": True},
+    "sweeps.compare": {"after": "first"},
+    "combinations.compare": {"row": 1, "other": 0},
+    "traces.export": {"endpoint": "http://127.0.0.1:9"},
 }
 ELSEWHERE: Mapping[tuple[str, str], str] = {
-    ("start --published", "approval"): "a single mode is a text, several are a list",
-    ("submit", "priority"): "it needs PostgreSQL, which is checked first",
-    ("answer --all", "action"): "the first argument of the command, where others have the question",
-    ("costs", "by"): "names in one text, which the command reads",
-    ("try", "evaluator"): "its state is JSON, which the command reads",
-    ("matrix", "group_by"): "names in one text, which the command reads",
-    ("matrix", "pivot"): "names in one text, which the command reads",
-    ("score", "evaluate"): "YAML, which the command reads",
-    ("score --published", "evaluate"): "YAML, which the command reads",
-    ("import", "max_bytes"): "a size such as 4GB, which the command reads",
-    ("token create", "expires_s"): "a time such as 30d, which the command reads",
+    ("executions.start_published", "approval"): "a single mode is a text, several are a list",
+    ("sweeps.submit", "priority"): "it needs PostgreSQL, which is checked first",
+    ("questions.answer_all", "action"): "the first argument of the command, where others have the question",
+    ("costs.show", "by"): "names in one text, which the command reads",
+    ("evaluators.preview", "evaluator"): "its state is JSON, which the command reads",
+    ("matrices.show", "group_by"): "names in one text, which the command reads",
+    ("matrices.show", "pivot"): "names in one text, which the command reads",
+    ("scores.compute", "evaluate"): "YAML, which the command reads",
+    ("scorings.submit", "evaluate"): "YAML, which the command reads",
+    ("executions.import", "max_bytes"): "a size such as 4GB, which the command reads",
+    ("tokens.create", "expires_s"): "a time such as 30d, which the command reads",
 }
 
 
@@ -175,10 +175,12 @@ def bad_values(kind: Kind) -> list[Any]:
 def arguments_of(name: str) -> dict[str, Kinds | None]:
     """What an operation takes, with what commands and the Python API make a part of a sweep, a policy or a quota of."""
     kinds = dict(kinds_of(OPERATIONS[name].function))
-    if "prepared" in kinds and name != "start":
+    if "prepared" in kinds and name != "executions.start":
         kinds |= kinds_of(Only) | {"max_cells": kinds_of(prepare_file)["max_cells"]}
-    if name in ("gc", "budget set", "session create", "session change"):
-        kinds |= {one: (kinds_of(Policy) | kinds_of(Quota))[one] for one in (["keep"] if name == "gc" else MONEY)}
+    if name in ("garbage.collect", "budgets.set", "sessions.create", "sessions.change"):
+        kinds |= {
+            one: (kinds_of(Policy) | kinds_of(Quota))[one] for one in (["keep"] if name == "garbage.collect" else MONEY)
+        }
     return kinds
 
 

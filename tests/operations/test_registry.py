@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from importlib import import_module
@@ -18,7 +19,7 @@ from scripts.write_operations import TABLES, updated
 from wtb.cli.commands import ENTRIES
 from wtb.cli.main import app
 from wtb.core.documents.administration import NewTokenDocument
-from wtb.operations.registry import OPERATIONS, Effect, Operation, Permission
+from wtb.operations.registry import OPERATIONS, Effect, Operation, Permission, id_of_command
 
 # Commands that host, read code or write files, and act on nothing that a database holds; and what a scheduler starts.
 NO_OPERATIONS = {
@@ -69,9 +70,18 @@ def test_an_operation_takes_a_context_and_typed_arguments_and_returns_a_typed_re
         assert result.__setattr__ is not object.__setattr__
 
 
-def words_of(name: str) -> str:
-    """The words of the command of an operation, without the option or argument that asks for it."""
-    return " ".join(word for word in name.split() if word.islower() and not word.startswith("-"))
+def words_of(id: str) -> str:
+    """The words of the command of an operation, without the option or argument that selects it."""
+    return " ".join(word for word in OPERATIONS[id].command.split() if word.islower() and not word.startswith("-"))
+
+
+def test_an_id_is_a_resource_and_a_verb() -> None:
+    assert [id for id in OPERATIONS if not re.fullmatch(r"[a-z]+\.[a-z]+(_[a-z]+)*", id)] == []
+
+
+def test_a_command_names_its_operation() -> None:
+    assert [id for id, operation in OPERATIONS.items() if id_of_command(operation.command) != id] == []
+    assert id_of_command("nothing") is None
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -79,14 +89,14 @@ def test_an_operation_is_a_command(name: str) -> None:
     operation = OPERATIONS[name]
     words = words_of(name)
     help = COMMANDS[words].help
-    if words == name:  # not what one option or argument of it asks for
+    if words == operation.command:  # not what an option or argument selects
         assert help.partition("\n\n")[0] == operation.summary
-    assert operation.function.__name__ in names_used(f"wtb.cli.{ENTRIES[name.partition(' ')[0]].module}")
+    assert operation.function.__name__ in names_used(f"wtb.cli.{ENTRIES[words.partition(' ')[0]].module}")
 
 
 def test_every_command_is_an_operation_or_needs_none() -> None:
     needed = {name for name in COMMANDS if not {name, name.partition(" ")[0]} & NO_OPERATIONS}
-    assert sorted(needed - OPERATIONS.keys()) == []
+    assert sorted(name for name in needed if id_of_command(name) is None) == []
 
 
 def names_in_calls(method: Any) -> set[str]:
@@ -125,7 +135,7 @@ def test_only_what_destroys_or_changes_needs_more_than_reading() -> None:
     def allowed(operation: Operation) -> bool:
         return (operation.effect is Effect.reads) == (operation.needs is Permission.read)
 
-    about_others = {"audit list", "audit verify", "audit head"}  # what all did, with what arguments
+    about_others = {"audit.list", "audit.verify", "audit.show_head"}  # what all did, with what arguments
     assert {name for name, operation in OPERATIONS.items() if not allowed(operation)} == about_others
 
 
@@ -139,7 +149,7 @@ def test_the_table_of_a_page_is_written_from_the_registry(page: Path) -> None:
 def test_what_destroys_can_be_previewed_by_its_caller() -> None:
     """Operations that people have to confirm say what they would do, and so do the methods of the Python API."""
     previews = {name: operation for name, operation in OPERATIONS.items() if operation.preview is not None}
-    assert {"cancel", "delete", "session delete", "answer --all"} <= previews.keys()
+    assert {"sweeps.cancel", "sweeps.delete", "sessions.delete", "questions.answer_all"} <= previews.keys()
     for operation in previews.values():
         module = import_module(operation.function.__module__)
         assert inspect.isfunction(getattr(module, str(operation.preview)))

@@ -163,7 +163,7 @@ def test_operations_find_nothing_of_others_as_the_role_of_the_server(
         assert foreign == call.outcome(mine, beta.names, NOTHING, folder), call
     for name in tenants.lists():
         found = OPERATIONS[name].function(context.acting_as(limited_to("zebras"), OPERATIONS[name].needs))
-        text = str(found.look() if name == "watch" else found)
+        text = str(found.look() if name == "sweeps.watch" else found)
         assert not [one for one in alpha.names.values() if one in text], name
 
 
@@ -175,7 +175,7 @@ def test_a_budget_holds_for_a_token_of_all_projects_whose_user_is_of_one(
     identity = replace(limited_to("zebras"), token="far")
     acting = Context(server, files=folder).acting_as(identity, Permission.steer)
     with pytest.raises(AccessDenied, match=sentence("token {} has a budget", "'far'")):
-        OPERATIONS["resume"].function(acting, beta.names["sweep"])
+        OPERATIONS["sweeps.resume"].function(acting, beta.names["sweep"])
 
 
 def test_even_an_operation_that_forgets_to_ask_finds_nothing_of_others(

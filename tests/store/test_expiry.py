@@ -34,7 +34,7 @@ def database(prepared_url: str) -> Iterator[Database]:
 
 def keep_one_of_each(database: Database) -> None:
     begin_upload(database, NewUpload("u", "default", "0" * 64, "ann"))
-    begin_operation(database, NewOperation("o", "compare", "ann"))
+    begin_operation(database, NewOperation("o", "sweeps.compare", "ann"))
     end_operation(database, "o", 200, None, "{}")
     with database.write() as connection:
         Claim("d", "r").store(connection)
@@ -71,7 +71,7 @@ def test_whatever_is_begun_removes_what_is_old_of_all_kinds_and_projects(databas
     if began == "an upload":
         begin_upload(limited, NewUpload("new", "zebras", "0" * 64, "ann"))
     elif began == "an operation":
-        begin_operation(limited, NewOperation("new", "compare", "ann"))
+        begin_operation(limited, NewOperation("new", "sweeps.compare", "ann"))
     else:
         keep_answer(limited, "of no key", 200, None, "{}")
     ones = ["an upload", "an operation", "an answer"]

@@ -105,7 +105,7 @@ def test_use_is_noted_whatever_the_clock_of_this_machine_shows(
 
 def test_what_is_kept_for_a_day_is_not_kept_for_a_year(database: Database) -> None:
     begin_upload(database, NewUpload("u", "default", "0" * 64, "ann"))
-    begin_operation(database, NewOperation("o", "compare", "ann"))
+    begin_operation(database, NewOperation("o", "sweeps.compare", "ann"))
     with database.write() as connection:
         Claim("d", "r").store(connection)
     shift(database, uploads, YEAR_S, "created_at")

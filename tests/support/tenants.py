@@ -50,7 +50,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "refs": ("sweep", "sweep_name"),
 }
 _SEVERAL = {"questions", "refs"}  # arguments that are lists
-_ROWS = {("matrix", "baseline")}  # what is the number of a row
+_ROWS = {("matrices.show", "baseline")}  # what is the number of a row
 
 # Arguments that name nothing of a project: amounts, words, choices, files of the caller's, and people, who are of none.
 _NAMES_NOTHING = """
@@ -68,11 +68,11 @@ _NAMES_NOTHING = """
 _NAMED_BY_GROUP = ("schedule", "session", "project", "token", "baseline")  # what `name` names, by the operation's
 _PREPARED = {"prepared"}  # what a caller has made of its own things
 _NEW = {
-    "project create",
-    "session create",
-    "token create",
-    "schedule add",
-    "checkpoint",
+    "projects.create",
+    "sessions.create",
+    "tokens.create",
+    "schedules.add",
+    "checkpoints.name",
 }  # where `name` is that of what is made
 
 
@@ -182,7 +182,7 @@ class Call:
     kind: str
 
     def __str__(self) -> str:
-        return f"{self.name.replace(' ', '_')}-{self.argument}-{self.kind}"
+        return f"{self.name}-{self.argument}-{self.kind}"
 
     def arguments(self, own: Mapping[str, str], value: str, folder: Path) -> dict[str, Any]:
         """What it is called with: of one's own things, but for this one."""
@@ -231,7 +231,7 @@ def _parameters(operation: Operation) -> dict[str, inspect.Parameter]:
 def _required(name: str, operation: Operation, own: Mapping[str, str], folder: Path) -> dict[str, Any]:
     """What an operation has to be given, of one's own things."""
     given = {
-        "name": f"new-{name.replace(' ', '-')}",
+        "name": f"new-{name.replace('.', '-')}",
         "ref": own["sweep"],
         "file": folder / "no-file",
         "cron": "0 3 * * *",

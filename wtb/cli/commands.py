@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from wtb.cli.console import note_command
 from wtb.config.garbage import start_collecting
 from wtb.core.errors import WTBError
-from wtb.operations.registry import OPERATIONS
+from wtb.operations.registry import OPERATIONS, id_of_command
 
 
 class Entry(NamedTuple):
@@ -131,8 +131,9 @@ ENTRIES = {name: entry for group in GROUPS.values() for name, entry in group.ite
 
 
 def summary(name: str) -> str:
-    """Return the first sentence of a command's help: that of its operation, where it calls one of its name."""
-    return OPERATIONS[name].summary if name in OPERATIONS else ENTRIES[name].summary
+    """Return the first sentence of a command's help: that of its operation, if it calls one."""
+    id = id_of_command(name)
+    return ENTRIES[name].summary if id is None else OPERATIONS[id].summary
 
 
 # Commands of promptfoo and Inspect, and what they are here.

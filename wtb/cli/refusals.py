@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wtb.core.errors import InputError
+from wtb.operations.registry import id_of_command
 
 # What to do where the code is not here, by the option that needs it.
 _WITHOUT_CODE = {
@@ -25,7 +26,7 @@ def not_through(server: str, command: str) -> InputError:
     """
     from wtb.hosting.api.routes import WITHOUT_ROUTE
 
-    why = WITHOUT_ROUTE.get(command.removeprefix("wtb "))
+    why = WITHOUT_ROUTE.get(id_of_command(command.removeprefix("wtb ")) or "")
     return InputError(
         f"this works beside the database, and not through the server {server}: run it there, or name the database "
         f"with --db{'' if why is None else f'; {why}'}"

@@ -40,7 +40,7 @@ _MOST_ITEMS = 50
 # What users' cases, states, answers and webhooks hold is theirs to keep secret; of mappings the keys are noted.
 _SECRET = frozenset({"keys", "input", "written", "set", "value", "feedback", "notify", "text", "texts"})
 _ABOUT_NAMES = (NotFound, ConflictError, AccessDenied)  # what these say is about things that are there
-_PARTS = {"running.local:begin": "start"}  # what is no operation of its own, but stands for one in Python
+_PARTS = {"running.local:begin": "executions.start"}  # what is no operation of its own, but stands for one in Python
 
 _log = logging.getLogger("wtb")
 
@@ -160,7 +160,7 @@ def note_refusal(context: Context, event: str, error: WTBError) -> None:
 
     Args:
         context: Who asked, and where.
-        event: What for: the name of an operation, or `sign-in`.
+        event: The id of an operation, or `sign-in`.
         error: Why not.
     """
     if _current.get() is None:
@@ -169,7 +169,7 @@ def note_refusal(context: Context, event: str, error: WTBError) -> None:
 
 @cache
 def _names() -> Mapping[str, str]:
-    """The first name in the registry of each function."""
+    """The first id in the registry of each function."""
     return {operation.path: name for name, operation in reversed(list(OPERATIONS.items()))} | _PARTS
 
 

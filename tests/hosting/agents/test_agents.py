@@ -271,7 +271,8 @@ def test_a_budget_is_not_got_round_by_what_others_submitted(place: Place, name: 
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "given"), [("answer", "approval", ("approve",)), ("rollback", "execution", ("x",))]
+    ("name", "kind", "given"),
+    [("questions.answer", "approval", ("approve",)), ("executions.rollback", "execution", ("x",))],
 )
 def test_what_others_submitted_is_not_set_going_on_another_budget(
     place: Place, name: str, kind: str, given: tuple[str, ...]
@@ -295,7 +296,7 @@ def test_who_agrees_has_it_done_once_and_under_their_name(place: Place, tmp_path
         place.call("steer", caller, **given, confirm=confirm)
     noted = sa.select(audit.c.operation, audit.c.by, audit.c.via, audit.c.address)
     found = {tuple(row) for row in place.context.database.tuples(noted)}
-    assert ("cancel", "mallory", "mcp steer", "10.0.0.9") in found
+    assert ("sweeps.cancel", "mallory", "mcp steer", "10.0.0.9") in found
 
 
 @pytest.mark.parametrize("given", [{"provider": True}, {"provider": False}, {}])
@@ -306,7 +307,7 @@ def test_cells_lost_to_a_provider_alone_are_retried(
     do = tools._do
 
     def record(context: Context, name: str, *arguments: object, **named: object) -> Any:
-        if name != "retry":
+        if name != "sweeps.retry":
             return do(context, name, *arguments, **named)
         inspect.signature(OPERATIONS[name].function).bind(context, *arguments, **named)
         retried.append(named)
@@ -432,7 +433,7 @@ def test_who_may_not_read_a_resource_is_noted(place: Place) -> None:
     with pytest.raises(AccessDenied):
         read(place.context, "wtb:/api/v1/sweeps", nobody.identity, nobody.address)
     noted = sa.select(audit.c.operation, audit.c.via).where(audit.c.address == "10.0.0.7")
-    assert place.context.database.tuples(noted) == [("list", "mcp /sweeps")]
+    assert place.context.database.tuples(noted) == [("sweeps.list", "mcp /sweeps")]
 
 
 def test_links_are_to_what_is_named_whatever_its_name() -> None:

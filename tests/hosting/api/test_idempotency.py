@@ -62,7 +62,7 @@ def test_what_was_only_noted_is_carried_out_when_it_is_sent_again(database: Data
     away = BrokerAway("the broker is out of reach")
 
     def refuse() -> Response:
-        note_refusal(Context(database), "pause", away)
+        note_refusal(Context(database), "sweeps.pause", away)
         raise away
 
     with pytest.raises(BrokerAway):

@@ -40,7 +40,13 @@ def database(prepared_url: str) -> Iterator[Database]:
 
 
 def asked(
-    database: Database, id: str, *, wait_s: float = 0.0, who: str = "ann", name: str = "compare", key: str | None = None
+    database: Database,
+    id: str,
+    *,
+    wait_s: float = 0.0,
+    who: str = "ann",
+    name: str = "sweeps.compare",
+    key: str | None = None,
 ) -> Asked:
     return Asked(NewOperation(id, name, who, key), who, database.within(Scope(frozenset({"quokka"}))), wait_s)
 
@@ -78,7 +84,7 @@ def test_what_takes_long_is_accepted_and_its_result_is_kept(database: Database) 
         done = await waiting
         assert done is not None
         document = document_of(done)
-        assert (document["status"], document["operation"], document["by"]) == ("done", "compare", "ann")
+        assert (document["status"], document["operation"], document["by"]) == ("done", "sweeps.compare", "ann")
         assert document["result"] == f"{where}/result"
         result = response_of(done)
         assert (result.status_code, result.headers["Location"], result.body) == (201, "/there", b'{"x": 1}')
@@ -141,7 +147,9 @@ def test_a_key_that_comes_to_two_servers_at_once_is_carried_out_once(database: D
 
 
 def test_what_a_server_that_died_had_under_way_is_lost(database: Database) -> None:
-    store.begin_operation(database.within(Scope(frozenset({"quokka"}))), NewOperation("o1", "compare", "ann", "k"))
+    store.begin_operation(
+        database.within(Scope(frozenset({"quokka"}))), NewOperation("o1", "sweeps.compare", "ann", "k")
+    )
     database.execute(store.operations.update().values(lease_until=1.0))
     found = asyncio.run(LongOperations(database).find(READER, "o1", 20))
     assert found is not None
@@ -299,7 +307,9 @@ def test_what_was_begun_and_cannot_be_seen_is_not_carried_out(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_running, "_PATIENCE_S", 0.2)
-    store.begin_operation(database.within(Scope(frozenset({"zebras"}))), NewOperation("o1", "compare", "ann", "k"))
+    store.begin_operation(
+        database.within(Scope(frozenset({"zebras"}))), NewOperation("o1", "sweeps.compare", "ann", "k")
+    )
     work = Held()
     response = asyncio.run(LongOperations(database).answer(asked(database, "o2", key="k"), work))
     assert (response.status_code, work.begun) == (409, 0)
@@ -335,11 +345,11 @@ def test_what_could_not_be_begun_counts_no_more(database: Database, monkeypatch:
 
 def test_what_began_a_day_ago_is_removed_unless_it_goes_on(database: Database) -> None:
     for id in ("ended", "lost", "going-on"):
-        store.begin_operation(database, NewOperation(id, "compare", "ann"))
+        store.begin_operation(database, NewOperation(id, "sweeps.compare", "ann"))
     store.end_operation(database, "ended", 200, None, "{}")
     database.execute(store.operations.update().values(began_at=store.operations.c.began_at - KEPT_S - 1))
     database.execute(store.operations.update().where(store.operations.c.id == "lost").values(lease_until=1.0))
-    store.begin_operation(database, NewOperation("new", "compare", "ann"))
+    store.begin_operation(database, NewOperation("new", "sweeps.compare", "ann"))
     assert sorted(database.scalars(store.sa.select(store.operations.c.id))) == ["going-on", "new"]
 
 

@@ -254,7 +254,11 @@ def test_what_takes_long_goes_on_and_is_asked_for(served: Served) -> None:
     assert accepted.status == 202
     where = f"/operations/{accepted.json['id']}"
     shown = served.get(f"{where}?wait=60").json
-    assert (shown["status"], shown["operation"], shown["result"]) == ("done", "compare", f"{PREFIX}{where}/result")
+    assert (shown["status"], shown["operation"], shown["result"]) == (
+        "done",
+        "sweeps.compare",
+        f"{PREFIX}{where}/result",
+    )
     assert served.get(f"{where}/result").json == served.get(path).json
     assert served.get("/operations/nothing").status == 404
     assert served.get(f"{path}?wait=61").status == 400

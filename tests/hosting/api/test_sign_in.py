@@ -147,7 +147,7 @@ def test_what_browsers_do_is_recorded_under_the_name_of_the_token(server: Server
     assert json.loads(lines[-1])["data"]["by"] == "bob"
     assert visitor.ask("DELETE", "/sign-in")[0] == 204
     audit = server.project.inside("audit", "list", "--by", "bob", "--format", "json", check=0).json["audit"]
-    assert [one["operation"] for one in audit] == ["sign-out", "break", "sign-in"]
+    assert [one["operation"] for one in audit] == ["sign-out", "breakpoints.set", "sign-in"]
     assert {(one["address"], one["token"]) for one in audit} == {("127.0.0.1", "bob")}
     assert audit[1]["via"] == f"POST {PREFIX}/sweeps/{{ref}}/breakpoints"
     assert audit[1]["arguments"] == {"ref": sweep, "add": ["C"]}

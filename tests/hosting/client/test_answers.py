@@ -260,5 +260,5 @@ def test_a_stream_ends_where_the_server_refuses_and_goes_on_where_it_is_away() -
 
 
 def test_the_content_of_a_file_is_no_document() -> None:
-    route = next(one for one in ROUTES if one.name == "files PATH")
+    route = next(one for one in ROUTES if one.name == "files.read")
     assert list(result_of(route, httpx.Response(200, content=b"\xff{"))) == [b"\xff{"]

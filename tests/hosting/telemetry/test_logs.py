@@ -139,7 +139,7 @@ def test_each_part_tells_metrics_and_writes_objects_with_the_ids_of_what_it_does
     assert noted["runner"]
     assert any("Invalid HTTP request" in one["event"] for one in lines["server"])
     told = next(one for one in lines["server"] if "is completed; `wtb retry`" in one["event"])
-    assert (told["operation"], bool(told["request"])) == ("resume", True)
+    assert (told["operation"], bool(told["request"])) == ("sweeps.resume", True)
     refused = next(one for one in lines["scheduler"] if "its sweep was refused" in one["event"])
     assert refused["schedule"] == "nightly"
 

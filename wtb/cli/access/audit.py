@@ -18,7 +18,7 @@ from wtb.operations.administration import audit as operations
 def list_(
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Only what they did.")] = None,
     command: Annotated[
-        str | None, typer.Option("--command", metavar="WORDS", help="Only this one, such as 'token create'.")
+        str | None, typer.Option("--command", metavar="ID", help="Only this operation, such as tokens.create.")
     ] = None,
     token: Annotated[str | None, typer.Option("--token", metavar="NAME", help="Only by this token.")] = None,
     since: Annotated[
@@ -39,7 +39,7 @@ def list_(
 
     JSON: {"audit": [{number, at, by, via, address, token, operation, arguments, outcome, result, error, ended_at}]}.
 
-    Examples: wtb audit list --since 1d  |  wtb audit list --by ann --command cancel --format json
+    Examples: wtb audit list --since 1d  |  wtb audit list --by ann --command sweeps.cancel --format json
     """
     after = None if since is None else time_of(since)
     found = open_backend(db).call(

@@ -10,7 +10,7 @@ from wtb.authoring.policies import cedar, recorded
 from wtb.cli import options
 from wtb.cli.console import say
 from wtb.cli.output import put_as
-from wtb.core.errors import InputError, meant_or_known
+from wtb.core.errors import InputError
 from wtb.operations import context as contexts
 from wtb.operations.policy import engine, vocabulary
 
@@ -40,7 +40,7 @@ def check(format: options.Show = options.Format.table) -> None:
 
 
 def explain(
-    action: Annotated[str, typer.Argument(metavar="OPERATION", help="What is to be done, such as submit.")],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="The id of an operation, such as sweeps.submit.")],
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who does it \\[default: you].")] = None,
     resource: Annotated[
         str, typer.Option("--resource", metavar="KIND:ID", help="On what: Sweep, Workflow or Tool.")
@@ -54,11 +54,10 @@ def explain(
 
     See also: `wtb log SWEEP` has the decisions about a sweep, `policy.decided`.
 
-    Example: wtb policy explain submit --by ana --resource Workflow:support --with limit_cents=6000
+    Example: wtb policy explain sweeps.submit --by ana --resource Workflow:support --with limit_cents=6000
     """
-    known = (*dict.fromkeys(vocabulary.actions().values()), vocabulary.CALL_TOOL, *recorded.NODE_ACTIONS)
-    if action not in known:
-        raise InputError(f"there is no operation {action!r}{meant_or_known(action, known)}")
+    if why := vocabulary.why_unknown(action):
+        raise InputError(why, argument="action")
     kind, _, id = resource.partition(":")
     kinds = get_args(vocabulary.Resource)
     if kind not in kinds or not id:

@@ -35,8 +35,8 @@ def catalog(context: Context) -> Catalog:
     Args:
         context: Where, and who asks.
     """
-    found: PublicationsDocument = OPERATIONS["workflow list --published"].function(context)
-    show = OPERATIONS["workflow show --published"].function
+    found: PublicationsDocument = OPERATIONS["workflows.list"].function(context)
+    show = OPERATIONS["workflows.show"].function
     return {
         "workflows": [_listed(show(context, one["name"])) for one in found["workflows"]],
         "evaluators": [one["name"] for one in found["evaluators"]],

@@ -64,7 +64,7 @@ class Tool:
         description: What agents are told of it.
         properties: Its arguments, as JSON Schema has them.
         required: Those that must be given.
-        operations: The names of those that it may call.
+        operations: The ids of those that it may call.
         chooses: Which of them it calls, by its arguments.
         call: Calls it.
         preview: Says what it would do, where that destroys or costs, and does nothing.
@@ -93,7 +93,7 @@ class Tool:
         }
 
     def operation(self, arguments: Arguments) -> str:
-        """Return the name of the operation that it calls with these arguments."""
+        """Return the id of the operation that it calls with these arguments."""
         return self.chooses(arguments)
 
     def needs_consent(self, arguments: Arguments) -> bool:
@@ -118,13 +118,13 @@ def _as_document(result: object) -> object:
 
 
 def _plan(context: Context, arguments: Arguments) -> Found:
-    document = _do(context, "plan --published", arguments["sweep"])
+    document = _do(context, "sweeps.plan_published", arguments["sweep"])
     target = json.dumps([document["vary"], document["cells"], document["node_runs"]])
     return Found(render(document, _WIDTH), document, {}, target)
 
 
 def _submit(context: Context, arguments: Arguments) -> Found:
-    submitted = _do(context, "submit --published", arguments["sweep"], **_given(arguments, "priority"))
+    submitted = _do(context, "sweeps.submit_published", arguments["sweep"], **_given(arguments, "priority"))
     start = "workers run it" if submitted.started else submitted.problem or "it waits for a worker"
     words = f"Sweep {submitted.sweep} ({submitted.name}) has {submitted.cells:,} cells; {start}. `status` waits for it."
     return Found(words, _as_document(submitted), {"status": f"/sweeps/{submitted.sweep}/status"})
@@ -132,14 +132,14 @@ def _submit(context: Context, arguments: Arguments) -> Found:
 
 def _start(context: Context, arguments: Arguments) -> Found:
     given = _given(arguments, "variants", "from_node", "until", "limits")
-    submitted = _do(context, "start --published", arguments["workflow"], arguments["input"], **given)
+    submitted = _do(context, "executions.start_published", arguments["workflow"], arguments["input"], **given)
     problem = "" if submitted.started else f" {submitted.problem or 'It waits for a worker.'}"
     return show_outcome(context, submitted.sweep, problem)
 
 
 def _would_start(context: Context, arguments: Arguments) -> Found:
     name = arguments["workflow"]
-    document = _do(context, "workflow show --published", name)
+    document = _do(context, "workflows.show", name)
     words = f"This would run {name} once, which costs what its nodes cost."
     return Found(words, document, {"workflow": path_to("workflows", name)}, name)
 
@@ -164,14 +164,14 @@ def show_outcome(context: Context, execution: str, problem: str = "") -> Found:
 
 
 def _history(context: Context, arguments: Arguments) -> Found:
-    document = _do(context, "history", arguments["ref"], **_given(arguments, "state"))
+    document = _do(context, "checkpoints.list", arguments["ref"], **_given(arguments, "state"))
     checkpoints = document["checkpoints"]
     words = f"{plural(len(checkpoints), 'checkpoint')}; `checkpoint` shows the state at one of them."
     return Found(words, document, {"history": path_to("executions", arguments["ref"], "history")})
 
 
 def _checkpoint(context: Context, arguments: Arguments) -> Found:
-    document = _do(context, "show CHECKPOINT", arguments["ref"])
+    document = _do(context, "checkpoints.show", arguments["ref"])
     checkpoint = document["checkpoint"]
     following = ", ".join(checkpoint["next"]) or "the end"
     words = f"Checkpoint {checkpoint['id']} after step {checkpoint['step']}; next: {following}."
@@ -179,7 +179,7 @@ def _checkpoint(context: Context, arguments: Arguments) -> Found:
 
 
 def _status(context: Context, arguments: Arguments) -> Found:
-    document = _do(context, "status", arguments["ref"])
+    document = _do(context, "sweeps.show_status", arguments["ref"])
     if "execution" in document:
         one = document["execution"]
         words = f"Execution {one['id']} is {one['status']}{_because(one['reason'])}."
@@ -195,7 +195,7 @@ def _because(reason: str | None) -> str:
 
 
 def _matrix(context: Context, arguments: Arguments) -> Found:
-    document = _do(context, "matrix", arguments["ref"], **_given(arguments, *_VIEW))
+    document = _do(context, "matrices.show", arguments["ref"], **_given(arguments, *_VIEW))
     words = " ".join([*recommendation.lines(document), *_answers(document), *row_view.words(document)])
     if "pivot" in document.get("view", {}):
         words = " ".join(pivot_text.notes(document))
@@ -212,7 +212,7 @@ def _answers(document: MatrixDocument) -> Sequence[str]:
 def _explain(context: Context, arguments: Arguments) -> Found:
     if "row" in arguments or "other" in arguments:
         return _two_rows(context, arguments)
-    document = _do(context, "matrix", arguments["ref"])
+    document = _do(context, "matrices.show", arguments["ref"])
     noted = [noise(document, metric) for metric in document["best"]]
     words = [*recommendation.lines(document), *_answers(document), *filter(None, noted), *document["warnings"]]
     shown = {name: document.get(name) for name in ("decision", "best", "gates", "failures", "warnings")}
@@ -221,13 +221,13 @@ def _explain(context: Context, arguments: Arguments) -> Found:
 
 def _two_rows(context: Context, arguments: Arguments) -> Found:
     rows = (arguments.get("row", 0), arguments.get("other", 0))
-    document = _do(context, "compare --row", arguments["ref"], *rows, **_given(arguments, "metric"))
+    document = _do(context, "combinations.compare", arguments["ref"], *rows, **_given(arguments, "metric"))
     path = f"/sweeps/{document['sweep']['id']}/compare?row={rows[0]}&other={rows[1]}"
     return Found(two_rows(document, _WIDTH).partition("\n\n")[0], document, {"comparison": path})
 
 
 def _compare(context: Context, arguments: Arguments) -> Found:
-    document = _do(context, "compare", arguments["before"], arguments["after"])
+    document = _do(context, "sweeps.compare", arguments["before"], arguments["after"])
     words = f"{document['verdict']}: {' '.join(document['because'])}"
     path = f"/sweeps/{document['before']['id']}/compare/{document['after']['id']}"
     return Found(words, document, {"comparison": path})
@@ -235,44 +235,44 @@ def _compare(context: Context, arguments: Arguments) -> Found:
 
 def _cell(context: Context, arguments: Arguments) -> Found:
     if "execution" in arguments:
-        document = _do(context, "show", arguments["execution"], calls=bool(arguments.get("calls")))
+        document = _do(context, "sweeps.show", arguments["execution"], calls=bool(arguments.get("calls")))
         return Found("One execution in detail.", document, {"execution": path_to("executions", arguments["execution"])})
     if "ref" not in arguments:
         raise InputError("ref or execution is missing; expected a sweep, or an execution", argument="ref")
     given = {"statuses": [arguments["status"]]} if "status" in arguments else {}
-    found = _do(context, "show --cells", arguments["ref"], limit=MOST_CELLS, **given, **_given(arguments, "case"))
+    found = _do(context, "cells.list", arguments["ref"], limit=MOST_CELLS, **given, **_given(arguments, "case"))
     cells = list(islice(found.cells, MOST_CELLS))
     words = f"{len(cells):,} cells{' or more' if len(cells) == MOST_CELLS else ''}; `execution` shows one of them."
     return Found(words, {"cells": cells}, {"cells": path_to("sweeps", arguments["ref"], "cells")})
 
 
 def _diff(context: Context, arguments: Arguments) -> Found:
-    document = _do(context, "diff", arguments["a"], arguments["b"])
+    document = _do(context, "executions.compare", arguments["a"], arguments["b"])
     words = f"They share {document['shared_steps']:,} steps."
     return Found(words, document, {"diff": path_to("executions", arguments["a"], "diff", arguments["b"])})
 
 
 def _forks_all(arguments: Arguments) -> str:
-    return "fork --all-cases" if arguments.get("all_cases") else "fork"
+    return "combinations.add" if arguments.get("all_cases") else "executions.fork"
 
 
 def _fork(context: Context, arguments: Arguments) -> Found:
     given = _given(arguments, "at", "variants", "reason")
     if arguments.get("all_cases"):
-        row = _do(context, "fork --all-cases", arguments["ref"], run=False, **given)
+        row = _do(context, "combinations.add", arguments["ref"], run=False, **given)
         words = (
             f"Row {row.combination} was added to {row.name} with {row.cells:,} cells. It is exploratory: it was tried "
             f"after results were seen, so it is never the best by itself, and counts among what was tried."
         )
         return Found(words, _as_document(row), {"matrix": f"/sweeps/{row.sweep}/matrix"})
-    forked = _do(context, "fork", arguments["ref"], run=False, **given, **_given(arguments, "set"))
+    forked = _do(context, "executions.fork", arguments["ref"], run=False, **given, **_given(arguments, "set"))
     words = f"Execution {forked.execution} is {forked.status}. It owns no cell, so no matrix changes."
     return Found(words, _as_document(forked), {"execution": f"/executions/{forked.execution}"})
 
 
 def _extend(context: Context, arguments: Arguments) -> Found:
     given = _given(arguments, "cases", "repeats", "vary", "new_name", "allow_code_change", "reason")
-    added = _do(context, "extend", arguments["ref"], **given)
+    added = _do(context, "sweeps.extend", arguments["ref"], **given)
     words = (
         f"{added.cells:,} cells were added to {added.name}, which is {added.status}; results that are there stay. What "
         f"it had shown before counts as an earlier look at the same cases."
@@ -282,7 +282,7 @@ def _extend(context: Context, arguments: Arguments) -> Found:
 
 def _would_extend(context: Context, arguments: Arguments) -> Found:
     given = _given(arguments, "cases", "repeats", "vary", "new_name")
-    planned = _do(context, "extend --dry-run", arguments["ref"], **given)
+    planned = _do(context, "sweeps.plan_extension", arguments["ref"], **given)
     low, high = planned.node_runs
     runs = f"{low:,}" if low == high else f"at least {low:,}"
     price = "a price that is not known" if planned.usd is None else f"about ${planned.usd[0]:.2f}"
@@ -291,7 +291,7 @@ def _would_extend(context: Context, arguments: Arguments) -> Found:
 
 
 def _would_fork(context: Context, arguments: Arguments) -> Found:
-    document = _do(context, "status", arguments["ref"])
+    document = _do(context, "sweeps.show_status", arguments["ref"])
     target = _subject(document)
     every = "for every case of its sweep, as another row" if arguments.get("all_cases") else "beside the original"
     words = f"This would run on from {arguments['ref']} {every}, which costs what its nodes cost."
@@ -306,7 +306,7 @@ def _subject(document: Mapping[str, Any]) -> str:
 
 def _answer(context: Context, arguments: Arguments) -> Found:
     given = _given(arguments, "choice", "feedback", "value", "set")
-    answered = _do(context, "answer", arguments["ref"], arguments.get("action"), **given)
+    answered = _do(context, "questions.answer", arguments["ref"], arguments.get("action"), **given)
     words = f"Question {answered.approval} is answered: {answered.action}."
     return Found(words, _as_document(answered), {"sweep": f"/sweeps/{answered.sweep}"})
 
@@ -314,24 +314,24 @@ def _answer(context: Context, arguments: Arguments) -> Found:
 def _comment(context: Context, arguments: Arguments) -> Found:
     ref = arguments["ref"]
     if "text" not in arguments:
-        document = _do(context, "comment SWEEP", ref, **_given(arguments, "case"))
+        document = _do(context, "comments.list", ref, **_given(arguments, "case"))
         words = f"{plural(len(document['comments']), 'comment')}, the oldest first."
         return Found(words, document, {"comments": f"{path_to('sweeps', ref)}/comments"})
     if "case" not in arguments:
         raise InputError("expected the case whose cell the comment is about", argument="case")
-    made = _do(context, "comment", ref, arguments["case"], arguments["text"], **_given(arguments, "row", "repeat"))
+    made = _do(context, "comments.add", ref, arguments["case"], arguments["text"], **_given(arguments, "row", "repeat"))
     words = f"Comment {made['number']} is on case {made['case']}, row {made['row']}, repeat {made['repeat']}."
     return Found(words, made, {"comments": f"{path_to('sweeps', made['sweep'])}/comments"})
 
 
 def _cases(context: Context, arguments: Arguments) -> Found:
-    document = _do(context, "cases", arguments["cases"], **_given(arguments, "workflow", "sweep", "columns"))
+    document = _do(context, "cases.read", arguments["cases"], **_given(arguments, "workflow", "sweep", "columns"))
     return Found(case_tables.render(document, _WIDTH), document, {})
 
 
 def _try(context: Context, arguments: Arguments) -> Found:
     given = _given(arguments, "expected", "input")
-    document = _do(context, "try", arguments["evaluator"], arguments["state"], **given)
+    document = _do(context, "evaluators.preview", arguments["evaluator"], arguments["state"], **given)
     return Found(evaluator_previews.preview_in_words(document), document, {})
 
 
@@ -345,7 +345,7 @@ _OF_ACTION: Final = {
 
 
 def _steers(arguments: Arguments) -> str:
-    return "cancel --combination" if arguments["action"] == _STOP else str(arguments["action"])
+    return "combinations.stop" if arguments["action"] == _STOP else f"sweeps.{arguments['action']}"
 
 
 def _steer(context: Context, arguments: Arguments) -> Found:
@@ -372,19 +372,19 @@ def _would_steer(context: Context, arguments: Arguments) -> Found:
     _check_provider(arguments)
     action, ref = arguments["action"], arguments["ref"]
     if action == "cancel":
-        would = OPERATIONS["cancel"].preview_function(context, ref)
+        would = OPERATIONS["sweeps.cancel"].preview_function(context, ref)
         words = f"This would end {would.kind} {would.name} for good; {would.cells:,} cells would have no outcome."
         return Found(words, _as_document(would), {}, would.id)
-    document = _do(context, "status", ref)
+    document = _do(context, "sweeps.show_status", ref)
     only = ", only cells that were lost to a provider" if arguments.get("provider") else ""
     return Found(f"This would {action} {ref}{only}, which costs what its nodes cost.", document, {}, _subject(document))
 
 
 _FINDS: Final[Mapping[str, str]] = {
-    "sweeps": "list",
-    "workflows": "workflow list --published",
-    "questions": "approvals",
-    "budgets": "budget list",
+    "sweeps": "sweeps.list",
+    "workflows": "workflows.list",
+    "questions": "questions.list",
+    "budgets": "budgets.list",
 }
 
 
@@ -392,10 +392,10 @@ def _find(context: Context, arguments: Arguments) -> Found:
     what = arguments.get("what", "sweeps")
     if what == "sweeps":
         given = _given(arguments, "workflow", "status")
-        sweeps = _do(context, "list", limit=arguments.get("limit", 20), **given)
+        sweeps = _do(context, "sweeps.list", limit=arguments.get("limit", 20), **given)
         return Found(f"{len(sweeps):,} sweeps, the newest first.", {"sweeps": sweeps}, {"sweeps": "/sweeps"})
     if what == "questions":
-        found = _do(context, "approvals", limit=arguments.get("limit", 20))
+        found = _do(context, "questions.list", limit=arguments.get("limit", 20))
         questions = list(found.each)
         return Found(f"{len(questions):,} questions wait for somebody.", {"questions": questions}, {})
     if what == "workflows":
@@ -434,8 +434,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "Show what a sweep would run, and which difference it could detect, before anything runs. Costs nothing.",
         {"sweep": _SWEEP},
         ("sweep",),
-        ("plan --published",),
-        lambda _: "plan --published",
+        ("sweeps.plan_published",),
+        lambda _: "sweeps.plan_published",
         _plan,
     ),
     Tool(
@@ -443,8 +443,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         f"Give a sweep to the workers. {_TWICE} Budgets of your token bound what it spends.",
         {"sweep": _SWEEP, "priority": {"type": "integer", "minimum": -1000, "maximum": 1000}},
         ("sweep",),
-        ("submit --published",),
-        lambda _: "submit --published",
+        ("sweeps.submit_published",),
+        lambda _: "sweeps.submit_published",
         _submit,
         _plan,
     ),
@@ -462,8 +462,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "wait_s": {"type": "number", "minimum": 0, "maximum": MOST_WAIT_S},
         },
         ("workflow", "input"),
-        ("start --published", "workflow show --published"),
-        lambda _: "start --published",
+        ("executions.start_published", "workflows.show"),
+        lambda _: "executions.start_published",
         _start,
         _would_start,
     ),
@@ -472,8 +472,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "Say how far a sweep or execution is, and what holds it up; waits up to wait_s seconds for its end.",
         {"ref": _REF, "wait_s": {"type": "number", "minimum": 0, "maximum": MOST_WAIT_S}},
         ("ref",),
-        ("status",),
-        lambda _: "status",
+        ("sweeps.show_status",),
+        lambda _: "sweeps.show_status",
         _status,
     ),
     Tool(
@@ -482,8 +482,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "order and pivot tables stand under `view`, as numbers of rows; they change no statistic.",
         {"ref": _REF, **_VIEW},
         ("ref",),
-        ("matrix",),
-        lambda _: "matrix",
+        ("matrices.show",),
+        lambda _: "matrices.show",
         _matrix,
     ),
     Tool(
@@ -492,8 +492,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "which cases one beats the other. Whoever looks at many pairs finds small p by chance.",
         {"ref": _REF, "row": _NUMBER, "other": _NUMBER, "metric": _TEXT},
         ("ref",),
-        ("matrix", "compare --row"),
-        lambda arguments: "compare --row" if {"row", "other"} & arguments.keys() else "matrix",
+        ("matrices.show", "combinations.compare"),
+        lambda arguments: "combinations.compare" if {"row", "other"} & arguments.keys() else "matrices.show",
         _explain,
     ),
     Tool(
@@ -501,8 +501,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "Show which results got worse or better between two sweeps, and what changed between them.",
         {"before": _REF, "after": _REF},
         ("before", "after"),
-        ("compare",),
-        lambda _: "compare",
+        ("sweeps.compare",),
+        lambda _: "sweeps.compare",
         _compare,
     ),
     Tool(
@@ -510,8 +510,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "List the cells of a sweep with their states and scores, or show one execution with its node runs.",
         {"ref": _REF, "case": _TEXT, "status": _TEXT, "execution": _REF, "calls": {"type": "boolean"}},
         (),
-        ("show", "show --cells"),
-        lambda arguments: "show" if "execution" in arguments else "show --cells",
+        ("sweeps.show", "cells.list"),
+        lambda arguments: "sweeps.show" if "execution" in arguments else "cells.list",
         _cell,
     ),
     Tool(
@@ -519,8 +519,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "Show the checkpoints that led to where an execution is, the visits of its nodes, and why it went on so.",
         {"ref": _REF, "state": {"type": "boolean", "description": "With the state at each, and what nodes wrote."}},
         ("ref",),
-        ("history",),
-        lambda _: "history",
+        ("checkpoints.list",),
+        lambda _: "checkpoints.list",
         _history,
     ),
     Tool(
@@ -528,8 +528,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "Show the state and files at a checkpoint, who wrote it and what comes next.",
         {"ref": {"type": "string", "description": "The id of a checkpoint, or the beginning of it."}},
         ("ref",),
-        ("show CHECKPOINT",),
-        lambda _: "show CHECKPOINT",
+        ("checkpoints.show",),
+        lambda _: "checkpoints.show",
         _checkpoint,
     ),
     Tool(
@@ -537,8 +537,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "Compare two executions or checkpoints: where they part, and what differs in their states.",
         {"a": _REF, "b": _REF},
         ("a", "b"),
-        ("diff",),
-        lambda _: "diff",
+        ("executions.compare",),
+        lambda _: "executions.compare",
         _diff,
     ),
     Tool(
@@ -554,7 +554,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "reason": _TEXT,
         },
         ("ref",),
-        ("fork", "fork --all-cases"),
+        ("executions.fork", "combinations.add"),
         _forks_all,
         _fork,
         _would_fork,
@@ -576,8 +576,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "reason": _TEXT,
         },
         ("ref",),
-        ("extend", "extend --dry-run"),
-        lambda _: "extend",
+        ("sweeps.extend", "sweeps.plan_extension"),
+        lambda _: "sweeps.extend",
         _extend,
         _would_extend,
     ),
@@ -593,8 +593,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "set": {"type": "object", "description": "Keys of the state to new values."},
         },
         ("ref",),
-        ("answer",),
-        lambda _: "answer",
+        ("questions.answer",),
+        lambda _: "questions.answer",
         _answer,
     ),
     Tool(
@@ -614,7 +614,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
             },
         },
         ("ref", "action"),
-        ("pause", "resume", "cancel", "cancel --combination", "retry"),
+        ("sweeps.pause", "sweeps.resume", "sweeps.cancel", "combinations.stop", "sweeps.retry"),
         _steers,
         _steer,
         _would_steer,
@@ -629,8 +629,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "limit": {"type": "integer", "minimum": 1, "maximum": 100},
         },
         (),
-        (*_FINDS.values(), "workflow show --published"),
-        lambda arguments: _FINDS.get(arguments.get("what", "sweeps"), "list"),
+        (*_FINDS.values(), "workflows.show"),
+        lambda arguments: _FINDS.get(arguments.get("what", "sweeps"), "sweeps.list"),
         _find,
     ),
     Tool(
@@ -644,8 +644,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "repeat": _NUMBER,
         },
         ("ref",),
-        ("comment", "comment SWEEP"),
-        lambda arguments: "comment" if "text" in arguments else "comment SWEEP",
+        ("comments.add", "comments.list"),
+        lambda arguments: "comments.add" if "text" in arguments else "comments.list",
         _comment,
     ),
     Tool(
@@ -661,8 +661,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "columns": {"type": "object", "description": "Key to heading, such as {question: 'Question '}."},
         },
         ("cases",),
-        ("cases",),
-        lambda _: "cases",
+        ("cases.read",),
+        lambda _: "cases.read",
         _cases,
     ),
     Tool(
@@ -678,8 +678,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "input": {"type": "object", "description": "The input of the case."},
         },
         ("evaluator", "state"),
-        ("try",),
-        lambda _: "try",
+        ("evaluators.preview",),
+        lambda _: "evaluators.preview",
         _try,
     ),
 )

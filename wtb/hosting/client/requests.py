@@ -116,9 +116,9 @@ def refusal_of(purpose: Callable[..., Any] | str) -> InputError:
     """
     if isinstance(purpose, str):
         return InputError(f"{purpose}; do it beside the database")
-    names = [name for name, operation in OPERATIONS.items() if operation.function is purpose]
-    why = next((f": {WITHOUT_ROUTE[name]}" for name in names if name in WITHOUT_ROUTE), "")
-    what = f"`wtb {names[0]}`" if names else purpose.__name__
+    ids = [id for id, operation in OPERATIONS.items() if operation.function is purpose]
+    why = next((f": {WITHOUT_ROUTE[id]}" for id in ids if id in WITHOUT_ROUTE), "")
+    what = f"`wtb {OPERATIONS[ids[0]].command}`" if ids else purpose.__name__
     return InputError(f"{what} is not done through a server{why}; do it beside the database")
 
 

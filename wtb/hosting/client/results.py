@@ -22,9 +22,9 @@ from wtb.operations.results.matrix import gates, matrix
 if TYPE_CHECKING:
     import httpx
 
-CELLS = "show --cells"
-CONTENTS = frozenset({"files PATH", "export ARCHIVE", "show --key"})
-LINES = frozenset({CELLS, "log"})  # of these each line is read by itself: there may be more than memory holds
+CELLS = "cells.list"
+CONTENTS = frozenset({"files.read", "executions.read_archive", "values.read"})
+LINES = frozenset({CELLS, "events.list"})  # of these each line is read by itself: there may be more than memory holds
 
 
 def result_of(route: Route, response: httpx.Response) -> Any:
@@ -81,23 +81,23 @@ def _baseline_set(document: Any) -> BaselineSet:
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "list": _under("sweeps"),
-    "list --runs": _under("runs"),
-    "label --export": lambda document: _validated(list[GivenLabel], document["labels"]),
-    "log --summary": _under("events"),
-    "approvals": _questions,
-    "baseline set": _baseline_set,
-    "baseline list": _under("baselines"),
-    "schedule list": _under("schedules"),
-    "schedule show": _under("schedule"),
-    "session list": _under("sessions"),
-    "budget list": _under("budgets"),
-    "token list": _under("tokens"),
-    "project list": _under("projects"),
-    "user list": _under("users"),
-    "team list": _under("teams"),
-    "access list": _under("access"),
-    "audit list": _under("audit"),
+    "sweeps.list": _under("sweeps"),
+    "executions.list": _under("runs"),
+    "labels.list": lambda document: _validated(list[GivenLabel], document["labels"]),
+    "events.count": _under("events"),
+    "questions.list": _questions,
+    "baselines.set": _baseline_set,
+    "baselines.list": _under("baselines"),
+    "schedules.list": _under("schedules"),
+    "schedules.show": _under("schedule"),
+    "sessions.list": _under("sessions"),
+    "budgets.list": _under("budgets"),
+    "tokens.list": _under("tokens"),
+    "projects.list": _under("projects"),
+    "users.list": _under("users"),
+    "teams.list": _under("teams"),
+    "access.list": _under("access"),
+    "audit.list": _under("audit"),
 }
 
 

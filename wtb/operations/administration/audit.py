@@ -14,6 +14,7 @@ from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import iso
 from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context
+from wtb.operations.registry import id_of_command
 from wtb.store.access import audit as store
 from wtb.store.access.audit import BEFORE_ALL, Head, hash_of, is_signed, signature_of
 from wtb.store.database import Database
@@ -39,7 +40,7 @@ def list_audit(
     Args:
         context: Where.
         by: Only what somebody of this name did.
-        command: Only this operation, by the words of its command, or `sign-in` and `sign-out`.
+        command: Only this operation, by its id or the words of its command, or `sign-in` and `sign-out`.
         token: Only what was done by the token of this name.
         since: Only what was done then or later.
         before: Only what has a smaller number: the last one seen, to read on.
@@ -49,8 +50,9 @@ def list_audit(
         A document for each.
     """
     after = None if since is None else since.timestamp()
+    operation = None if command is None else id_of_command(command) or command
     found = store.calls(
-        context.database, by=by, operation=command, token=token, since=after, before=before, limit=limit
+        context.database, by=by, operation=operation, token=token, since=after, before=before, limit=limit
     )
     return [_document(first, last) for first, last in found]
 

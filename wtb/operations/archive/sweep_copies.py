@@ -85,7 +85,7 @@ def _copied_beside(context: Context, sweep: SweepRow, name: str) -> CopiedSweepD
     check_copied(sweep, name)
     with (
         renamed_copy(context, sweep, name) as copy,
-        noting(context, "copy", sweep=sweep.id, name=name),
+        noting(context, "sweeps.copy", sweep=sweep.id, name=name),
         context.database.write() as connection,
     ):
         copy.publish(connection)
@@ -141,7 +141,7 @@ def _copied(context: Context, target: Context, sweep: SweepRow, session: str | N
         sweep_copy.begin_copy(target.database, row, graph, home)
         with discarded_unless_whole(target.database, sweep.id):
             rows = sweep_copy.copy_rows(context.database, connection, target.database.write, sweep.id, home, report)
-            with noting(target, "copy", sweep=sweep.id, source=context.place):
+            with noting(target, "sweeps.copy", sweep=sweep.id, source=context.place):
                 data: dict[str, Json] = {"from": context.place, "by": context.by}
                 sweep_copy.publish_copy(target.database, row, looked, home, contents, data)
     freeze(target.database, sweep.id)

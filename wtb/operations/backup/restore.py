@@ -47,7 +47,7 @@ def restore(context: Context, folder: AnyPath) -> RestoredDocument:
     copied = copy_files(FileStore(folder / FILES), context.workspaces.files, named, report)
     _check_lost("file", copied.missing - set(manifest.missing.files), folder)
     open_sweeps = copies.load_copy(context.database, folder / DATABASE, report, by=context.by)
-    with noting(context, "restore", folder=str(folder)), context.database.write():
+    with noting(context, "backups.restore", folder=str(folder)), context.database.write():
         pass  # behind the rows that the log had
     return {
         "folder": str(folder),

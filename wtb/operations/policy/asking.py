@@ -20,6 +20,8 @@ from wtb.store.read import references
 from wtb.store.read.queries import find_sweep, workflow_graph
 from wtb.store.tables.sweeps import SweepRow
 
+_ANSWER = "questions.answer"  # all answers are evaluated as this action
+
 
 def authorize(database: Database, by: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
     """Ask policies whether somebody may carry out an operation; without policies everybody may.
@@ -78,7 +80,7 @@ def _questions(
     if effect is Effect.reads:  # who may see what, is a matter of scopes: nothing is looked up for it
         yield Asked(name, by), None
         return
-    if name in ("answer", "answer --all"):
+    if name in (_ANSWER, "questions.answer_all"):
         yield from _answers(database, by, name, given)
         return
     sweep = _sweep_of(database, given)
@@ -103,7 +105,7 @@ def _answers(
     database: Database, by: str, name: str, given: Mapping[str, Any]
 ) -> Iterator[tuple[Asked, SweepRow | None]]:
     """One for each sweep and node whose questions are answered."""
-    if name == "answer":
+    if name == _ANSWER:
         asked, action = _asked(database, str(given["ref"])), given.get("action") or "approve"
     else:
         asked = [one for ref in given["questions"] for one in _asked(database, str(ref))]
@@ -111,9 +113,9 @@ def _answers(
     for sweep_id, node in dict.fromkeys(asked):
         sweep = find_sweep(database, sweep_id)
         facts = {**_facts(database, sweep), "answer": str(action), **({} if node is None else {"node": node})}
-        yield Asked("answer", by, "Sweep", sweep.id, facts), sweep
+        yield Asked(_ANSWER, by, "Sweep", sweep.id, facts), sweep
     if not asked:
-        yield Asked("answer", by, facts={"answer": str(action)}), None
+        yield Asked(_ANSWER, by, facts={"answer": str(action)}), None
 
 
 def _asked(database: Database, ref: str) -> list[tuple[str, str | None]]:

@@ -17,7 +17,7 @@ from wtb.config.project_settings import find_setting, table_of
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.tree.stored_spec import StoredPolicies
-from wtb.operations.policy.vocabulary import Asked, Fact, schema
+from wtb.operations.policy.vocabulary import Asked, Fact, schema, why_unknown
 
 FOLDER = "WTB_POLICY"
 _REMEMBERED = 10_000  # decisions
@@ -166,6 +166,11 @@ def _load(folder: Path, stamps: Sequence[tuple[str, int, int]]) -> Policies:
             f"{path}: {name}: {_ASKS}"
             for name, policy in zip(named, policies, strict=True)
             if _misplaces_question(policy)
+        ]
+        problems += [
+            f"{path}: {name}: {why}"
+            for name, policy in zip(named, policies, strict=True)
+            for why in filter(None, map(why_unknown, sorted(policy.actions or ())))
         ]
         names += named
         parsed += policies

@@ -7,9 +7,10 @@ from dataclasses import field
 from functools import cache
 from typing import Literal
 
-from wtb.authoring.policies.recorded import CALL, CONNECT, START, WRITE
+from wtb.authoring.policies.recorded import CALL, CONNECT, NODE_ACTIONS, START, WRITE
 from wtb.core.classes.frozen import frozen
-from wtb.operations.registry import OPERATIONS, Operation
+from wtb.core.errors import meant_or_known
+from wtb.operations.registry import OPERATIONS, Operation, id_of_command
 
 CALL_TOOL = "call tool"  # an action that is no operation: a workflow that has a tool is submitted
 
@@ -57,7 +58,7 @@ class Asked:
     """What a policy decides about.
 
     Attributes:
-        action: The name of an operation, or `CALL_TOOL`.
+        action: The id of an operation, or `CALL_TOOL`.
         by: Who acts.
         kind: Of the resource.
         id: Of the resource.
@@ -80,7 +81,7 @@ class Asked:
 
 @cache
 def actions() -> Mapping[str, str]:
-    """The path of an operation's function -> its name as an action: the first that has it."""
+    """The path of an operation's function -> its action: the first id that has it."""
     found: dict[str, str] = {}
     for name, operation in OPERATIONS.items():
         found.setdefault(operation.path, name)
@@ -88,15 +89,32 @@ def actions() -> Mapping[str, str]:
 
 
 def action_of(module: str, function: str) -> tuple[str, Operation] | None:
-    """Return the operation that a function is, if it is one, with its name."""
+    """Return the operation that a function is, if it is one, with its action."""
     name = actions().get(f"{module.removeprefix('wtb.operations.')}:{function}")
     return None if name is None else (name, OPERATIONS[name])
 
 
 @cache
+def known_actions() -> tuple[str, ...]:
+    """The actions that policies can name."""
+    return (*dict.fromkeys(actions().values()), CALL_TOOL, *NODE_ACTIONS)
+
+
+def why_unknown(action: str) -> str | None:
+    """Return the reason why no policy can name an action, with the one to name instead; None for a known action."""
+    if action in known_actions():
+        return None
+    id = id_of_command(action) or action
+    if id not in OPERATIONS:
+        return f"there is no action {action!r}{meant_or_known(action, known_actions())}"
+    evaluated_as = actions()[OPERATIONS[id].path]
+    return f"there is no action {action!r}; write {evaluated_as!r}"
+
+
+@cache
 def schema() -> str:
     """The schema that policies are held against, in Cedar's language."""
-    named = ", ".join(f'"{name}"' for name in (*dict.fromkeys(actions().values()), CALL_TOOL))
+    named = ", ".join(f'"{name}"' for name in known_actions() if name not in NODE_ACTIONS)
     return (
         "entity User; entity Database; entity Sweep; entity Workflow; entity Tool;\n"
         "entity Arguments tags String; entity Numbers tags Long;\n"

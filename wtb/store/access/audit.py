@@ -24,7 +24,7 @@ from wtb.store.tables.schema import audit
 from wtb.store.transactions import clock
 
 BEFORE_ALL = "0" * 64  # what stands for the hash of the row before the first
-PRUNE = "audit prune"
+PRUNE = "audit.prune"
 _LOCK = 9182736457
 _PART = 1000
 

@@ -197,9 +197,10 @@ class LongOperations:
         if not id.isalnum():  # it is none of ours, and not every text can be asked for
             return None
         seen = await run_quickly(find_operation, self._database.within(_scope_of(identity)), id)
-        if seen is None or OPERATIONS[seen.row.name].needs not in identity.may:
+        operation = None if seen is None else OPERATIONS.get(seen.row.name)  # None for an id of another version
+        if operation is None or operation.needs not in identity.may:
             return None
-        within = self._database.within(Scope(identity.may[OPERATIONS[seen.row.name].needs]))
+        within = self._database.within(Scope(identity.may[operation.needs]))
         return await self._ended(within, id, wait_s)
 
     async def _ended(self, database: Database, id: str, wait_s: float) -> FoundOperation | None:
