@@ -115,7 +115,9 @@ def test_without_policies_all_is_allowed(place: Context, folder: Path, monkeypat
 
 def test_who_may_submit_over_50_dollars(place: Context, folder: Path) -> None:
     (folder / "money.cedar").write_text(EVERYBODY + shown("over-50-dollars"))
-    with pytest.raises(AccessDenied, match=r"ana may not run \(workflow support\): policy over-50-dollars forbids it"):
+    with pytest.raises(
+        AccessDenied, match=r"ana may not carry out sweeps\.run \(workflow support\): policy over-50-dollars forbids it"
+    ):
         run(place, prepared(limits={"usd": 50.01}))
     with pytest.raises(AccessDenied, match="over-50-dollars"):
         run(place, prepared())  # without a limit it may cost anything
@@ -165,7 +167,8 @@ def test_where_no_policy_permits_it_is_denied(place: Context, folder: Path) -> N
     with pytest.raises(AccessDenied, match=sentence("no policy permits it")):
         cancel(place, made.sweep_id)
     with pytest.raises(
-        AccessDenied, match=sentence("{} may not {}: ", "ana", "list") + sentence("no policy permits it")
+        AccessDenied,
+        match=sentence("{} may not {}: ", "ana", "carry out sweeps.list") + sentence("no policy permits it"),
     ):
         list_sweeps(place)
     assert list_sweeps(replace(place, by="bert"))
@@ -208,7 +211,7 @@ def test_each_unknown_action_is_one_line(place: Context, folder: Path) -> None:
     lines = str(refused.value).splitlines()
     assert len([line for line in lines if "old.cedar #1" in line]) == 3
     assert len([line for line in lines if "old.cedar #2" in line]) == 1
-    assert sentence("there is no action {!r}; write {!r}", "label ANSWER", "labels.answer") in lines[-1]
+    assert sentence("there is no action {}; write {}", "'label ANSWER'", "'labels.answer'") in lines[-1]
 
 
 def test_a_folder_that_is_named_and_not_there_allows_nothing(

@@ -214,7 +214,7 @@ _HISTORY = "/executions/{ref}/history"
 _RATER = frozenset({"rater"})  # is who asks
 _CELL = frozenset({"cell"})  # of a sweep; its execution is named
 
-ROUTES: tuple[Route, ...] = (
+_ROUTES: tuple[Route, ...] = (
     Route("GET", "/workflows", "workflows.list"),
     Route("GET", "/workflows/{name}", "workflows.show"),
     Route("POST", "/case-files", "cases.read"),
@@ -310,7 +310,6 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/sessions/{name}", "sessions.show", version=_of_session),
     Route("POST", "/sessions", "sessions.create"),
     Route("POST", "/sessions/{name}/change", "sessions.change", edits="/sessions/{name}"),
-    Route("POST", "/sessions/{name}/rename", "sessions.rename"),
     Route("POST", "/sessions/{name}/archive", "sessions.archive", edits="/sessions/{name}"),
     Route("POST", "/sessions/{name}/delete", "sessions.delete", edits="/sessions/{name}"),
     Route("GET", "/sessions/{name}/delete", "sessions.delete", preview=True),
@@ -320,10 +319,8 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/projects/{name}/change", "projects.change", edits="/projects/{name}"),
     Route("GET", "/users", "users.list", _under("users")),
     Route("POST", "/users", "users.create"),
-    Route("POST", "/users/{name}/remove", "users.remove"),
     Route("GET", "/teams", "teams.list", _under("teams")),
     Route("POST", "/teams", "teams.create"),
-    Route("POST", "/teams/{name}/change", "teams.change"),
     Route("GET", "/access", "access.list", _under("access")),
     Route("POST", "/access/grant", "access.grant"),
     Route("POST", "/access/revoke", "access.revoke"),
@@ -332,7 +329,6 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/budgets/clear", "budgets.clear", edits="/budgets"),
     Route("GET", "/tokens", "tokens.list", _under("tokens")),
     Route("POST", "/tokens", "tokens.create"),
-    Route("POST", "/tokens/{name}/revoke", "tokens.revoke"),
     Route("GET", "/audit", "audit.list", _under("audit")),
     Route("GET", "/audit/head", "audit.show_head"),
     Route("GET", "/audit/verification", "audit.verify"),
@@ -384,3 +380,15 @@ WITHOUT_ROUTE: Mapping[str, str] = {
     ),
     "audit.prune": _KEEPS,
 }
+
+
+def _by_id() -> Iterator[Route]:
+    """Yield routes of operations that change what an argument `name` names and have no route of their own."""
+    others = {route.name for route in _ROUTES} | WITHOUT_ROUTE.keys()
+    for id, operation in OPERATIONS.items():
+        if id not in others and operation.effect is not Effect.reads:
+            resource, _, verb = id.partition(".")
+            yield Route("POST", f"/{resource}/{{name}}/{verb}", id)
+
+
+ROUTES = (*_ROUTES, *_by_id())

@@ -54,7 +54,8 @@ def authorize(database: Database, by: str, function: Callable[..., Any], given: 
 def _words(asked: Asked) -> str:
     if asked.action == CALL_TOOL:
         return f"submit workflow {asked.facts.get('workflow')!r}, which has the tool {asked.id!r}"
-    return f"{asked.action}" if asked.kind == "Database" else f"{asked.action} ({asked.kind.lower()} {asked.id})"
+    resource = "" if asked.kind == "Database" else f" ({asked.kind.lower()} {asked.id})"
+    return f"carry out {asked.action}{resource}"
 
 
 def _record(database: Database, sweep: SweepRow, asked: Asked, decision: Decision) -> None:
