@@ -30,6 +30,7 @@ from wtb.operations.administration.users import (
     create_user,
     list_teams,
     list_users,
+    remove_team,
     remove_user,
 )
 from wtb.operations.context import Context
@@ -93,6 +94,19 @@ def test_who_leaves_a_team_leaves_its_roles_and_who_is_removed_all_of_them(conte
     assert identity_of_user(context.database, "ann", Method.cookie) is None
     assert [one["members"] for one in list_teams(context)] == [[]]
     assert [one["team"] for one in list_access(context)] == ["core"]
+
+
+def test_a_team_that_is_removed_leaves_no_role_and_its_members_stay(context: Context) -> None:
+    grant_access(context, "runner", team="core")
+    grant_access(context, "viewer", user="bob")
+    change_team(context, "core", add=["ann", "bob"])
+    assert remove_team(context, "core")["members"] == ["ann", "bob"]
+    assert list_teams(context) == []
+    assert [one["user"] for one in list_access(context)] == ["bob"]
+    assert identity(context).may == {}
+    assert [one["teams"] for one in list_users(context)] == [[], []]
+    with pytest.raises(NotFound, match=sentence("there is no {} {}", "team", "'core'")):
+        remove_team(context, "core")
 
 
 def test_an_admin_of_a_project_gives_roles_in_it_alone(context: Context) -> None:

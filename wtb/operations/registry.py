@@ -966,6 +966,15 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.changes,
         everywhere=True,
     ),
+    "teams.remove": Operation(
+        "administration.users:remove_team",
+        "team remove",
+        "Remove a team with its roles; its members stay.",
+        ("Bench.remove_team",),
+        needs=Permission.administer,
+        effect=Effect.changes,
+        everywhere=True,
+    ),
     "access.grant": Operation(
         "administration.access:grant_access",
         "access grant",

@@ -82,6 +82,14 @@ def change_team(name: Name, add: Add = None, remove: Remove = None, db: options.
     put(f"team {printable(changed['name'])}: {', '.join(map(printable, changed['members'])) or 'nobody'}")
 
 
+def remove_team(name: Name, db: options.Db = None) -> None:
+    """Remove a team with its roles; its members stay.
+
+    Example: wtb team remove core
+    """
+    put(f"team {printable(open_backend(db).call(users.remove_team, name)['name'])}: removed")
+
+
 def grant(
     role: Annotated[
         str,
@@ -129,5 +137,5 @@ def _said(access: AccessDocument) -> str:
 
 
 USER = {"create": create_user, "list": list_users, "remove": remove_user}
-TEAM = {"create": create_team, "list": list_teams, "change": change_team}
+TEAM = {"create": create_team, "list": list_teams, "change": change_team, "remove": remove_team}
 ACCESS = {"grant": grant, "list": list_, "revoke": revoke}

@@ -123,6 +123,24 @@ def change_team(context: Context, name: str, *, add: Sequence[str] = (), remove:
     return _team(store.change_team(context.database, name, add=add, remove=remove))
 
 
+@checked
+@audited
+def remove_team(context: Context, name: str) -> TeamDocument:
+    """Remove a team with its roles; its members stay.
+
+    Args:
+        context: Where it is.
+        name: Its name.
+
+    Returns:
+        Its document, as it was.
+
+    Raises:
+        InputError: If there is no such team.
+    """
+    return _team(store.remove_team(context.database, name))
+
+
 def _check_name(name: str) -> None:
     if not (0 < len(name) <= 200 and name.isprintable() and " " not in name):
         raise InputError(f"{name!r}: expected a name of 1 to 200 printable characters without spaces", argument="name")

@@ -21,6 +21,7 @@ from wtb.operations.administration.users import (
     create_user,
     list_teams,
     list_users,
+    remove_team,
     remove_user,
 )
 from wtb.operations.archive.importer import import_execution
@@ -109,6 +110,7 @@ class BenchMethods:
     create_team = method(create_team)
     teams = method(list_teams)
     change_team = method(change_team)
+    remove_team = method(remove_team)
     grant_access = method(grant_access)
     access = method(list_access)
     revoke_access = method(revoke_access)

@@ -70,6 +70,16 @@ def change_team(database: Database, name: str, *, add: Sequence[str], remove: Se
         return _team(connection, name)
 
 
+def remove_team(database: Database, name: str) -> TeamRow:
+    """Remove a team with its memberships and roles. Raises NotFound where there is none of this name."""
+    with database.write() as connection:
+        _check(connection, teams, name)
+        row = _team(connection, name)
+        connection.execute(access.delete().where(access.c.team == name))
+        connection.execute(teams.delete().where(teams.c.name == name))
+        return row
+
+
 def grant(
     database: Database, *, role: Role, user: str | None, team: str | None, project: str | None, by: str
 ) -> AccessRow:
