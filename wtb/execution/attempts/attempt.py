@@ -28,7 +28,7 @@ from wtb.execution.state import RunningSweep, SweepIds
 from wtb.store.runs.batch import Appended, Recorded
 from wtb.store.tables.control import NewInvocation
 from wtb.store.tables.executions import NewExecution
-from wtb.store.tables.node_runs import NewAttempt, NewNodeRun
+from wtb.store.tables.node_runs import FIRST_HAS_ROW, NewAttempt, NewNodeRun
 from wtb.store.tables.sweeps import NewEvent
 
 ARGUMENTS = 2000  # characters of those of a call, in the event of a decision about it
@@ -38,7 +38,9 @@ SEVERITIES = ("debug", "info", "warning", "error")
 class NodeRunRecorder:
     """Writes what happens to one node run to the journal, under the claim of its execution. Its methods raise Lost.
 
-    about: the task and its variant, as fields of events.
+    Attributes:
+        about: The task and its variant, as fields of events.
+        pending: Rows of the last attempt, which are recorded with the end of the node run, or before the next attempt.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class NodeRunRecorder:
         self.plan = plan
         self.id = id
         self.about = plan.about if task.key == plan.node else {**plan.about, "task": task.key}
+        self.pending: Appended = {}
 
     def event(self, kind: str, severity: str = "info", **data: Any) -> NewEvent:
         """The row of an event about this node run."""
@@ -63,6 +66,15 @@ class NodeRunRecorder:
     def append(self, **appended: Unpack[Appended]) -> None:
         """Buffer rows of tables that are only appended to, by table."""
         self.record(appended=appended)
+
+    def record_pending(self, number: int, *events: NewEvent) -> None:
+        """Record the rows of an attempt by its number, and events, though the node run has not ended."""
+        appended: Appended = {**self.pending, "events": events}
+        if number == 1:  # until now the row of the node run described the attempt
+            self.record(appended=appended, node_run_change=(self.id, {**FIRST_HAS_ROW}))
+        else:
+            self.record(appended=appended)
+        self.pending = {}
 
     def commit(self, *, force: bool) -> None:
         """Wait for the commit of what was recorded, if `force` is set or the journal is to commit at once."""
