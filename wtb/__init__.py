@@ -109,7 +109,8 @@ def _picture(workflow: Workflow) -> str:
     from wtb.authoring.graph_snapshot import graph_snapshot, variant_parameters
     from wtb.display.notebook import graph
 
-    return graph(graph_snapshot(workflow), variant_parameters(workflow))
+    facts = workflow.facts()
+    return graph(graph_snapshot(facts), variant_parameters(facts))
 
 
 def __dir__() -> list[str]:

@@ -110,7 +110,7 @@ def run_node(
         {'text': 'Hi, Ana!'}
     """
     workflow = as_workflow(workflow, "workflow")
-    if node in workflow.nodes and node not in workflow.starts:
+    if node in workflow.nodes and node not in workflow.facts().starts:
         raise InputError(f"node {node!r} is of a graph within: give run_node that graph, and the node's name in it")
     chosen = workflow[node][variant or workflow[node].default]
     values = {name: Value.of(value) for name, value in state.items()}

@@ -25,7 +25,7 @@ class State(TypedDict, total=False):
 
 
 def parameters_of(workflow: Workflow, node: str) -> Any:
-    described: Any = describe_workflow(workflow)
+    described: Any = describe_workflow(workflow.facts())
     return described["nodes"][node]["variants"]["default"]["function"]["parameters"]
 
 
@@ -60,13 +60,13 @@ def test_parameters_of_native_nodes_have_types_and_defaults() -> None:
 
 
 def test_a_case_needs_what_no_node_writes() -> None:
-    assert describe_workflow(native())["inputs"] == ["question", "note"]
+    assert describe_workflow(native().facts())["inputs"] == ["question", "note"]
 
 
 def test_a_key_that_the_first_node_reads_is_an_input_although_nodes_write_it() -> None:
     wf = Workflow("chat", state=State)
     wf.entry(wf.node(lambda state: {"messages": [*state["messages"], "hello"]}, name="talk"))
-    assert "messages" in describe_workflow(wf)["inputs"]
+    assert "messages" in describe_workflow(wf.facts())["inputs"]
 
 
 def test_a_declared_input_is_what_a_case_needs() -> None:
@@ -75,7 +75,7 @@ def test_a_declared_input_is_what_a_case_needs() -> None:
 
     wf = Workflow("declared", state=State, input=Input)
     wf.entry(wf.node(lambda state: {"answer": "x"}, name="say"))
-    assert describe_workflow(wf)["inputs"] == ["answer"]
+    assert describe_workflow(wf.facts())["inputs"] == ["answer"]
 
 
 def graph() -> Workflow:
@@ -100,8 +100,8 @@ def test_arguments_after_the_first_are_parameters_of_langgraph_nodes_and_runnabl
 
 
 def test_a_published_langgraph_node_takes_levels_where_its_code_is_not() -> None:
-    node = workflow_of(describe_workflow(graph()))["say"]
+    node = workflow_of(describe_workflow(graph().facts()))["say"]
     known, takes_any = node["default"].parameters
     assert (list(known), takes_any) == (["prompt", "times"], False)
-    stop = workflow_of(describe_workflow(graph()))["stop"]
+    stop = workflow_of(describe_workflow(graph().facts()))["stop"]
     assert stop["default"].parameters == ({}, False)

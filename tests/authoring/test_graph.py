@@ -25,7 +25,7 @@ def workflow(names: str) -> Workflow:
 def after(
     wf: Workflow, ran: Sequence[str], state: Any = None, arrived: Mapping[str, tuple[str, ...]] | None = None
 ) -> Route:
-    return Routes(wf).after(list(ran), arrived or {}, state)
+    return Routes(wf.facts()).after(list(ran), arrived or {}, state)
 
 
 def yes(state: Any) -> bool:
@@ -40,7 +40,7 @@ def test_an_execution_begins_at_the_entry_nodes_in_the_order_of_declaration() ->
     wf = workflow("abc")
     wf.entries = ["c", "a"]
 
-    assert Routes(wf).entry.next == ("a", "c")
+    assert Routes(wf.facts()).entry.next == ("a", "c")
 
 
 def test_an_unconditional_edge_is_followed() -> None:
@@ -233,14 +233,14 @@ def test_a_key_that_is_not_text_is_an_error_that_shows_it(key: Any) -> None:
 
 def test_only_conditions_and_branches_make_the_path_depend_on_the_state() -> None:
     plain = joining()
-    assert not is_conditional(plain)
-    assert is_conditional(branching(lambda state: "good"))
+    assert not is_conditional(plain.facts())
+    assert is_conditional(branching(lambda state: "good").facts())
     plain.edge("d", END, when=yes)
-    assert is_conditional(plain)
+    assert is_conditional(plain.facts())
 
 
 def test_a_node_without_an_edge_leads_to_the_end() -> None:
-    after_all = successors(joining())
+    after_all = successors(joining().facts())
 
     assert after_all["a"] == {"b", "c"}
     assert after_all["b"] == after_all["e"] == {"d"}

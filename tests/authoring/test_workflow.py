@@ -544,7 +544,7 @@ def test_the_outline_of_a_state_names_no_place_in_memory() -> None:
     class Marked(TypedDict):
         docs: list[Annotated[str, nothing]]
 
-    kind = graph_snapshot(Workflow("w", state=Marked))["state"]["docs"]["type"]
+    kind = graph_snapshot(Workflow("w", state=Marked).facts())["state"]["docs"]["type"]
     assert kind == "list[typing.Annotated[str, <function nothing>]]"
 
 

@@ -784,7 +784,7 @@ class Pooled:
         run = Run.model_validate({"recycle": {"runs": runs}})
         codes = {
             "fingerprints": fingerprints(self.workflow.nodes.values(), {}),
-            "outline": outline_digest(self.workflow),
+            "outline": outline_digest(self.workflow.facts()),
         }
         engine = NativeEngine(self.workflow)
         return InProcesses(UserCode(engine, [], self.recipe, codes), run, self.workspaces, "test", most)

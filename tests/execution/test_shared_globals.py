@@ -281,7 +281,7 @@ def test_what_is_looked_at_takes_less_than_fifty_microseconds_a_run(monkeypatch:
     lines = [f"def set_{n}(value):\n    global value_{n}\n    value_{n} = value\n" for n in range(50)]
     exec("\n".join([f"value_{n} = {n}" for n in range(50)] + lines), vars(module))
     monkeypatch.setitem(sys.modules, "own_module", module)
-    shared = SharedGlobals(Workflow("flow"))
+    shared = SharedGlobals(Workflow("flow").facts())
     from wtb.execution.sandbox.shared.own_globals import _Global
 
     shared._own._globals = {(module.__name__, f"value_{n}"): _Global(module, f"value_{n}") for n in range(50)}

@@ -885,7 +885,7 @@ class Code:
         database = in_memory()
         workspaces = workspaces_of(database, flows.files)
         database.close()
-        codes = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow)}
+        codes = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow.facts())}
         recipe, engine = Recipe(f"{name}:wf"), NativeEngine(workflow)
         run = Run(per_process=MANY)  # or some go to a second process once that one is ready
         self.processes = InProcesses(UserCode(engine, [], recipe, codes), run, workspaces, "test", MANY)

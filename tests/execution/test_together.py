@@ -297,7 +297,7 @@ class Together:
         workflow, database = load(f"{name}:wf"), in_memory()
         workspaces = workspaces_of(database, flows.files)
         database.close()
-        head = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow)}
+        head = {"fingerprints": fingerprints(workflow.nodes.values(), {}), "outline": outline_digest(workflow.facts())}
         code = UserCode(NativeEngine(workflow), [], Recipe(f"{name}:wf"), head)  # type: ignore[arg-type]
         self.processes = InProcesses(code, Run(), workspaces, "test", 1)
         self.made: dict[str, Result | Exception | None] = {}

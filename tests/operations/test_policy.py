@@ -130,7 +130,7 @@ def test_who_may_submit_over_50_dollars(place: Context, folder: Path) -> None:
 def test_which_tools_a_workflow_may_call(place: Context, folder: Path) -> None:
     """Also where it is known by what workers publish, as to the server and to agents."""
     (folder / "tools.cedar").write_text(EVERYBODY + shown("no-mail"))
-    published = workflow_of(json.loads(json.dumps(describe_workflow(workflow()))))
+    published = workflow_of(json.loads(json.dumps(describe_workflow(workflow().facts()))))
     for one in (workflow(), published):
         with pytest.raises(AccessDenied, match="ana may not submit workflow 'support', which has the tool 'send'"):
             run(place, prepared(of=one))

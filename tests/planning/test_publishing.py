@@ -63,13 +63,13 @@ def a_workflow() -> Workflow:
 
 
 def published(workflow: Workflow) -> Workflow:
-    return workflow_of(json.loads(json.dumps(describe_workflow(workflow))))
+    return workflow_of(json.loads(json.dumps(describe_workflow(workflow.facts()))))
 
 
 def test_graph_and_fingerprints_are_those_of_the_code() -> None:
     code = a_workflow()
     made = published(code)
-    assert graph_snapshot(made) == graph_snapshot(code)
+    assert graph_snapshot(made.facts()) == graph_snapshot(code.facts())
     vary = {"f": ["default", "deep", "odd"]}
     assert fingerprints(made.nodes.values(), vary) == fingerprints(code.nodes.values(), vary)
     for one in (code, made):  # a variant that a sweep adds
@@ -134,7 +134,7 @@ def test_parameters_are_refused_with_the_words_of_the_code(params: dict[str, Any
     ids=str,
 )
 def test_inputs_are_read_as_the_code_reads_them(given: dict[str, Any]) -> None:
-    code, made = a_workflow(), published(a_workflow())
+    code, made = a_workflow().facts(), published(a_workflow()).facts()
     assert made.schema.read_input(given) == code.schema.read_input(given)
     assert made.input is not None
     assert code.input is not None
@@ -142,7 +142,7 @@ def test_inputs_are_read_as_the_code_reads_them(given: dict[str, Any]) -> None:
 
 
 def test_what_only_code_can_make_is_refused() -> None:
-    values, problems = published(a_workflow()).schema.read_input({"pair": [1, 2]})
+    values, problems = published(a_workflow()).facts().schema.read_input({"pair": [1, 2]})
     assert not values
     assert "tuple[int, ...] | None, which takes the code" in problems[0]
 

@@ -25,7 +25,7 @@ CHANGES = {
         "Walk",
     ),
     "a trimmed mean beside the mean": ("figure of the matrix", "wtb/analysis/statistics/comparing.py", "compare"),
-    "no retries after errors of the network": ("retry", "wtb/execution/node_run.py", "NodeRuns"),
+    "no retries after errors of the network": ("retry", "wtb/execution/attempts/failed_attempts.py", "FailedAttempts"),
     "`wtb doctor` looks at the time zone": ("doctor", "wtb/hosting/diagnostics/machine.py", "examine"),
     "`wtb gc` keeps what is tagged": ("gc", "wtb/operations/housekeeping/garbage_collection.py", "collect"),
     "an answer to interrupt() may be a file": (

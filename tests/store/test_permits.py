@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from tests.support.bench import Bench
 from tests.support.forkserver import Script
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.errors import ConflictError
 from wtb.core.ids import new_id
 from wtb.core.stop import Stop, Stopped
@@ -45,6 +46,7 @@ from wtb.store.process_identity import identity
 from wtb.store.runs import leases
 from wtb.store.database import Database
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 
 told = json.loads(sys.argv[1])
 database = Database(told["url"])
@@ -58,7 +60,7 @@ def beat():
 
 workflow = Workflow("shared")
 workflow.node(lambda state: {}, name="call", limit=told["limit"], rate=told["rate"])
-permits = Permits(workflow, Stop(), database, runner.id)
+permits = Permits(workflow.facts(), Stop(), database, runner.id)
 inside = []
 
 def work():
@@ -159,11 +161,11 @@ def runner(database: Database, **identity_of: Any) -> str:
     return row.id
 
 
-def limited(limit: int | None = None, rate: float | None = None) -> Workflow:
+def limited(limit: int | None = None, rate: float | None = None) -> WorkflowFacts:
     workflow = Workflow("shared")
     workflow.node(lambda state: {}, name="call", limit=limit, rate=rate)
     workflow.node(lambda state: {}, name="free")
-    return workflow
+    return workflow.facts()
 
 
 def ask(database: Database, runner_id: str, held: int, limit: int) -> bool:

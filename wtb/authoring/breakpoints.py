@@ -18,7 +18,7 @@ from wtb.core.expressions.state import StateCondition, parse_state_condition
 from wtb.core.values import Json
 
 if TYPE_CHECKING:
-    from wtb.authoring.workflow import Workflow
+    from wtb.authoring.workflow_facts import WorkflowFacts
 
 _IF = re.compile(r"\s+if\s+")
 MOST = 100  # of a sweep: each is asked before every step
@@ -98,7 +98,7 @@ def parse_breakpoints(texts: Iterable[str], nodes: Collection[str], keys: Collec
     return list(breakpoints.values())
 
 
-def stops(workflow: Workflow, texts: Sequence[str], until: str | None = None) -> list[Breakpoint]:
+def stops(workflow: WorkflowFacts, texts: Sequence[str], until: str | None = None) -> list[Breakpoint]:
     """The breakpoints that a workflow always has, and these. until: a node after which to pause.
 
     Raises InputError with all that is wrong.

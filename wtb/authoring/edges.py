@@ -1,11 +1,10 @@
-"""Edges and branches between nodes, and what reads them sees of a workflow. Pure."""
+"""Edges and branches between nodes. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from wtb.authoring.nodes import Node
 from wtb.core.classes.frozen import frozen
 
 END: Final = "__end__"
@@ -34,17 +33,3 @@ class Branch:
     targets: Mapping[str, str]
     by: Callable[[Any], Any]
     default: str | None = None
-
-
-class Structure(Protocol):
-    """A workflow as the functions over its graph see it."""
-
-    name: str
-    version: str
-    nodes: dict[str, Node]
-    edges: list[Edge]
-    branches: list[Branch]
-    is_open: bool
-
-    @property
-    def entries(self) -> Sequence[str]: ...

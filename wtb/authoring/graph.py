@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from wtb.authoring.edges import END, Branch, Edge, Structure
+from wtb.authoring.edges import END, Branch, Edge
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import RoutingError, did_you_mean
 from wtb.core.serialization.plain_json import storable
@@ -64,7 +65,7 @@ class _Exits:
     joins: tuple[str, ...]
 
     @classmethod
-    def of(cls, workflow: Structure, node: str) -> _Exits:
+    def of(cls, workflow: WorkflowFacts, node: str) -> _Exits:
         single = [edge for edge in workflow.edges if edge.sources == (node,)]
         conditional = sorted((edge for edge in single if edge.when is not None), key=lambda edge: -edge.priority)
         return cls(
@@ -79,7 +80,7 @@ class _Exits:
 class Routes:
     """The edges of a workflow as steps follow them. What is added to the workflow later is not seen."""
 
-    def __init__(self, workflow: Structure) -> None:
+    def __init__(self, workflow: WorkflowFacts) -> None:
         self.entry = Route(_in_order(workflow, workflow.entries), {})
         self._exits = {node: _Exits.of(workflow, node) for node in workflow.nodes}
         self._joins = {_join_name(edge): edge for edge in workflow.edges if _is_join(edge)}
@@ -168,7 +169,7 @@ def _follow_branch(branch: Branch, state: Any, decisions: list[Decision]) -> str
     return target
 
 
-def _in_order(workflow: Structure, names: Iterable[str]) -> tuple[str, ...]:
+def _in_order(workflow: WorkflowFacts, names: Iterable[str]) -> tuple[str, ...]:
     wanted = set(names)
     return tuple(name for name in workflow.nodes if name in wanted)
 
@@ -181,13 +182,13 @@ def _join_name(edge: Edge) -> str:
     return f"{'+'.join(edge.sources)}>{edge.target}"
 
 
-def is_conditional(workflow: Structure) -> bool:
+def is_conditional(workflow: WorkflowFacts) -> bool:
     """Return whether the path depends on the state, so that node runs can only be bounded before they are done."""
     conditions = any(e.when is not None or e.default for e in workflow.edges)
     return bool(workflow.branches) or conditions or workflow.is_open
 
 
-def successors(workflow: Structure) -> dict[str, set[str]]:
+def successors(workflow: WorkflowFacts) -> dict[str, set[str]]:
     """Node -> nodes that may come directly after it (END included); a node with no edge leads to END."""
     after: dict[str, set[str]] = {name: set() for name in workflow.nodes}
     for source, target in _arrows(workflow):
@@ -198,7 +199,7 @@ def successors(workflow: Structure) -> dict[str, set[str]]:
     return after
 
 
-def queue_of(workflow: Structure, nodes: Iterable[str]) -> str | None:
+def queue_of(workflow: WorkflowFacts, nodes: Iterable[str]) -> str | None:
     """The queue that a step asks for: of the first of its nodes that names one; None is the default one."""
     asked = (workflow.nodes[node].rules.queue for node in nodes)
     return next((queue for queue in asked if queue is not None), None)
@@ -216,7 +217,7 @@ def reachable(after: Mapping[str, Iterable[str]], start: Iterable[str]) -> set[s
     return seen
 
 
-def _arrows(workflow: Structure) -> Iterator[tuple[str, str]]:
+def _arrows(workflow: WorkflowFacts) -> Iterator[tuple[str, str]]:
     for edge in workflow.edges:
         for source in edge.sources:
             yield source, edge.target
@@ -225,7 +226,7 @@ def _arrows(workflow: Structure) -> Iterator[tuple[str, str]]:
             yield branch.source, target
 
 
-def problems(workflow: Structure) -> list[str]:
+def problems(workflow: WorkflowFacts) -> list[str]:
     """Everything that is wrong with the graph, in words."""
     problems_found = list(_name_problems(workflow))
     if problems_found or not workflow.nodes:
@@ -246,7 +247,7 @@ def problems(workflow: Structure) -> list[str]:
     return problems_found
 
 
-def odd_names(workflow: Structure) -> Iterator[str]:
+def odd_names(workflow: WorkflowFacts) -> Iterator[str]:
     """Names that no table has room for, or that no message could show."""
     named = [("its name", workflow.name), *((f"node {name!r:.60}", name) for name in workflow.nodes)]
     for node in workflow.nodes.values():
@@ -258,7 +259,7 @@ def odd_names(workflow: Structure) -> Iterator[str]:
         yield f"its version: expected at most {LONGEST_NAME} printable characters"
 
 
-def _name_problems(workflow: Structure) -> Iterator[str]:
+def _name_problems(workflow: WorkflowFacts) -> Iterator[str]:
     if not workflow.entries:
         yield "has no entry: call entry(node)"
     names = workflow.nodes.keys()
@@ -274,7 +275,7 @@ def _name_problems(workflow: Structure) -> Iterator[str]:
     yield from _edge_problems(workflow)
 
 
-def _branch_problems(workflow: Structure) -> Iterator[str]:
+def _branch_problems(workflow: WorkflowFacts) -> Iterator[str]:
     for branch in workflow.branches:
         if not branch.targets:
             yield f"the branch after {branch.source!r} has no keys"
@@ -284,7 +285,7 @@ def _branch_problems(workflow: Structure) -> Iterator[str]:
                 yield f"the branch after {branch.source!r} has the key {key!r}; expected text"
 
 
-def _edge_problems(workflow: Structure) -> Iterator[str]:
+def _edge_problems(workflow: WorkflowFacts) -> Iterator[str]:
     for edge in workflow.edges:
         if len(set(edge.sources)) < len(edge.sources):
             yield f"the edge from {list(edge.sources)} names a node twice"
@@ -292,7 +293,7 @@ def _edge_problems(workflow: Structure) -> Iterator[str]:
             yield f"the default edge {edge.sources[0]!r} -> {edge.target!r} has no conditional edge beside it"
 
 
-def _endless(workflow: Structure) -> list[str]:
+def _endless(workflow: WorkflowFacts) -> list[str]:
     """Loops made of unconditional edges alone, which run for ever whatever the state is."""
     always: dict[str, set[str]] = defaultdict(set)
     for edge in workflow.edges:

@@ -11,7 +11,7 @@ import orjson
 
 from wtb.authoring.edges import END
 from wtb.authoring.nodes import Node, Variant
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.serialization.plain_json import storable
 from wtb.core.serialization.storable import unstorable
 
@@ -26,14 +26,14 @@ class _Metadata(TypedDict, total=False):
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function in an annotation: another one in each process
 
 
-def outline_digest(workflow: Workflow) -> str:
+def outline_digest(workflow: WorkflowFacts) -> str:
     """The SHA-256 of everything about a workflow that is neither code nor parameters of the sweep."""
     graph = {**graph_snapshot(workflow), "name": None}  # it may be registered under another name
     described = [graph, workflow.max_steps, _callable_name(workflow.resources)]
     return hashlib.sha256(orjson.dumps(described, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def graph_snapshot(workflow: Workflow) -> WorkflowDocument:
+def graph_snapshot(workflow: WorkflowFacts) -> WorkflowDocument:
     """The graph as data, for display and comparison; code stays code."""
     return {
         "name": workflow.name,
@@ -68,7 +68,7 @@ def graph_snapshot(workflow: Workflow) -> WorkflowDocument:
     }
 
 
-def variant_parameters(workflow: Workflow) -> dict[str, dict[str, dict[str, Any]]]:
+def variant_parameters(workflow: WorkflowFacts) -> dict[str, dict[str, dict[str, Any]]]:
     """Return what the callable of each variant takes, by node: its defaults, and what the variant sets."""
     return {
         node.name: {variant.name: _parameters(variant) for variant in node.variants.values()}
@@ -82,9 +82,9 @@ def _parameters(variant: Variant) -> dict[str, Any]:
     return {**defaults, **variant.params}
 
 
-def _metadata(workflow: Workflow) -> _Metadata:
+def _metadata(workflow: WorkflowFacts) -> _Metadata:
     """Its metadata, if it has any: the ids of workflows without any stay what they were."""
-    return {"metadata": workflow.metadata} if workflow.metadata else {}
+    return {"metadata": dict(workflow.metadata)} if workflow.metadata else {}
 
 
 def _node_snapshot(node: Node) -> NodeDocument:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Self, Unpack, overload
 
@@ -24,6 +24,7 @@ from wtb.authoring.edges import END, Branch, Edge
 from wtb.authoring.nodes import Backoff, Node, NodeOptions, Rules, Variant
 from wtb.authoring.state_schema import Schema
 from wtb.authoring.tools import Tool
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.arguments.approval import Approval, approval_problems
 from wtb.core.errors import InputError, WorkflowError, did_you_mean
 
@@ -69,11 +70,6 @@ class Workflow:
     engine: ClassVar[str] = "wtb.execution.engine.native:NativeEngine"  # the import path of what runs it
     breakpoints: Sequence[str] = ()  # that it always has, as people write them
     picture: ClassVar[Callable[[Any], str] | None] = None  # draws it for notebooks; `wtb` names what does
-    closed_input: ClassVar[bool] = False  # whether a case may bring keys of `input` only
-    state_key: str | None = None  # where the state is a single value, the key that it stands under
-    sent_to: frozenset[str] = frozenset()  # nodes that one step may run several times, or not at all
-    is_limited: bool = True  # whether `max_steps` bounds loops to what somebody chose
-    is_open: bool = False  # whether the path depends on the state in more than `branches` and conditions
 
     def __init__(
         self,
@@ -122,17 +118,6 @@ class Workflow:
             return self.nodes[node]
         except KeyError:
             raise InputError(f"workflow {self.name!r} has no node {node!r}{did_you_mean(node, self.nodes)}") from None
-
-    def within(self, key: str) -> str | None:
-        """Translate a key of the state that belongs to a workflow within this one.
-
-        Args:
-            key: A key as the state has it.
-
-        Returns:
-            The key as the schema of that workflow has it, or None if it belongs to none.
-        """
-        return None
 
     @overload
     def node(self, fn: Callable[..., Any], /, **options: Unpack[NodeOptions]) -> Node: ...
@@ -377,10 +362,33 @@ class Workflow:
         """
         return []
 
-    @property
-    def starts(self) -> Collection[str]:
-        """Names of the nodes that an execution can start from."""
-        return self.nodes
+    def facts(self) -> WorkflowFacts:
+        """Gather what planning, display and runners read of the workflow.
+
+        Returns:
+            The facts as they are now: nodes, edges, tools and servers that are added later are not among them.
+        """
+        return WorkflowFacts(
+            name=self.name,
+            source=self,
+            version=self.version,
+            description=self.description,
+            metadata=self.metadata,
+            params=self.params,
+            resources=self.resources,
+            max_steps=self.max_steps,
+            approval=self.approval,
+            schema=self.schema,
+            input=self.input,
+            nodes=dict(self.nodes),
+            entries=tuple(self.entries),
+            starts=tuple(self.nodes),
+            edges=tuple(self.edges),
+            branches=tuple(self.branches),
+            breakpoints=tuple(self.breakpoints),
+            tools=dict(self.tools),
+            versions=dict(self.versions),
+        )
 
     def validate(self) -> None:
         """Check the whole graph.
@@ -390,9 +398,10 @@ class Workflow:
         """
         from wtb.authoring.graph import odd_names, problems
 
-        found = [*self.problems, *odd_names(self), *(p for node in self.nodes.values() for p in node.problems)]
+        facts = self.facts()
+        found = [*self.problems, *odd_names(facts), *(p for node in self.nodes.values() for p in node.problems)]
         found += [p for node in self.nodes.values() for v in node.variants.values() for p in v.problems()]
-        found += problems(self) + approval_problems(self.approval, self.name, self.nodes)
+        found += problems(facts) + approval_problems(self.approval, self.name, self.nodes)
         if found:
             raise WorkflowError(*(f"workflow {self.name!r}: {problem}" for problem in found))
 

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from wtb.authoring.boundary import Malformed, optional, shaped, text
-from wtb.authoring.code.described import evaluator_function_of, workflow_of
+from wtb.authoring.code.described import DescribedWorkflow, evaluator_function_of, facts_of
 from wtb.authoring.code.describing import DescribedName, RegisteredName
 from wtb.authoring.code.drafts import Draft
 from wtb.authoring.code.import_paths import load
@@ -17,7 +17,7 @@ from wtb.authoring.code.recipe import Recipe
 from wtb.authoring.evaluation.declarations import BY_PATH, make_evaluator
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Backoff
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.config.run_options import Run
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, WTBError
@@ -180,22 +180,21 @@ def checked_description(head: Any) -> CodeDescription:
     check_stored(description["code"])
     check_stored(description["evaluator_code"]["code"])
     if description["workflow"] is not None:
-        DescribedEngine(described_workflow(description), description)
+        DescribedEngine(described_facts(description), description)
     for one in description["evaluators"].values():
         evaluator_function_of(one)
     return description
 
 
-def described_workflow(description: CodeDescription) -> Workflow:
-    """Make the workflow of a description, with what runners read of its nodes."""
+def described_facts(description: CodeDescription) -> WorkflowFacts:
+    """Read the facts of the workflow that was described, with what only runners read of its nodes and tools."""
     assert description["workflow"] is not None, "only evaluators were described"
-    workflow = workflow_of(description["workflow"])
-    for name, node in workflow.nodes.items():
+    facts = facts_of(description["workflow"])
+    for name, node in facts.nodes.items():
         node.rules = replace(node.rules, backoff=Backoff(*description["nodes"][name]["backoff"]))
-    reversible = workflow.tools.keys() - set(description["irreversible"])
-    for name in reversible:
-        workflow.tools[name] = replace(workflow.tools[name], reverse=_elsewhere)
-    return workflow
+    reversible = facts.tools.keys() - set(description["irreversible"])
+    tools = {**facts.tools, **{name: replace(facts.tools[name], reverse=_elsewhere) for name in reversible}}
+    return replace(facts, tools=tools)
 
 
 def described_evaluators(description: CodeDescription, recipe: Recipe) -> list[Evaluator]:
@@ -239,12 +238,13 @@ class DescribedBound(Bound):
 def bind_described(spec: SweepSpec, code: DescribedCode) -> DescribedBound:
     """Bind a sweep to code that was described. Raises InputError."""
     description, recipe = code.description, code.recipe
-    workflow = described_workflow(description)
+    facts = described_facts(description)
     if spec.has_factors:  # whoever described the code has checked them against it
-        spec, _ = expand_factors(spec, workflow)
+        spec, _ = expand_factors(spec, facts)
     return DescribedBound(
         spec,
-        workflow,
+        DescribedWorkflow(facts),
+        facts,
         description["vary"],
         described_evaluators(description, recipe),
         description["fingerprints"],

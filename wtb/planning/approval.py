@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.config.run_options import After
 from wtb.core.arguments.approval import Mode, modes_of, no_such_node
 from wtb.planning.sweep_spec import SweepSpec
 
 
-def effective_modes(spec: SweepSpec, workflow: Workflow) -> tuple[Mode, ...]:
+def effective_modes(spec: SweepSpec, workflow: WorkflowFacts) -> tuple[Mode, ...]:
     """Return the modes that apply: those of the sweep, else those of its workflow."""
     return _of_spec(spec) or modes_of(workflow.approval)
 
@@ -22,7 +22,7 @@ def _of_spec(spec: SweepSpec) -> tuple[Mode, ...]:
     return tuple({"after": mode.after} if isinstance(mode, After) else mode for mode in several)
 
 
-def mode_problems(spec: SweepSpec, workflow: Workflow) -> list[str]:
+def mode_problems(spec: SweepSpec, workflow: WorkflowFacts) -> list[str]:
     """Return what is wrong with the approval modes of a sweep, in words."""
     problems = []
     is_list = isinstance(spec.run.approval, tuple)

@@ -14,6 +14,7 @@ from wtb.authoring.code.import_paths import is_importable, registered_name, work
 from wtb.authoring.code.recipe import NamedEvaluator, Recipe
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.config.yaml_reader import Loc
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, meant_or_known
@@ -31,13 +32,22 @@ from wtb.planning.sweep_spec import SweepSpec
 class Bound:
     """What a process needs to run nodes of a sweep.
 
-    vary: varied node -> names of its variants, in the order of the sweep. fingerprints: node -> variant -> code.
-    code: what they rest on. recipe: how a node process makes the same. not_importable_reason: why it cannot; the code
-    exists in this process only.
+    Attributes:
+        spec: The sweep.
+        adapter: The workflow with the sweep's own variants, which engines run and forks add variants to.
+        workflow: Its facts.
+        vary: Varied node -> names of its variants, in the order of the sweep.
+        evaluators: The evaluators, named.
+        fingerprints: Node -> variant -> code.
+        params: What nodes find in `ctx.params`.
+        recipe: How a node process makes the same.
+        not_importable_reason: Why it cannot, if the code exists in this process only.
+        code: What the fingerprints rest on.
     """
 
     spec: SweepSpec
-    workflow: Workflow
+    adapter: Workflow
+    workflow: WorkflowFacts
     vary: Mapping[str, Sequence[str]]
     evaluators: Sequence[Evaluator]
     fingerprints: Mapping[str, Mapping[str, str]]
@@ -76,26 +86,36 @@ def bind(
 
     workflow, evaluators: objects that Python callers gave; they need no import path. code: where the others come from.
     """
-    given, located = workflow, spec.located.problem
+    located = spec.located.problem
+    own_facts = None if workflow is None else workflow.facts()
     places: Mapping[tuple[str, int], Loc] = {}
     if spec.has_factors:
         workflow = workflow or code.workflow(spec.workflow, lambda text: located(("workflow",), text))
-        spec, places = expand_factors(spec, workflow, code)
+        spec, places = expand_factors(spec, own_facts or workflow.facts(), code)
     draft = draft_of(spec)
     made = complete(draft, code, workflow, evaluators, lambda text: located(("workflow",), text))
-    bound = made.workflow
-    assert bound is not None, "a sweep names a workflow"
+    assert made.workflow is not None, "a sweep names a workflow"
+    facts = made.workflow.facts()
     problems = [text if place is None else located(_written(place, places), text) for place, text in made.problems]
-    problems += _equal_problems(spec, bound, places)
-    problems += _baseline_problems(spec, bound, made.vary) + mode_problems(spec, bound)
+    problems += _equal_problems(spec, facts, places) + _baseline_problems(spec, made.vary) + mode_problems(spec, facts)
     if problems:
         raise InputError(*problems)
     recipe = made.recipe
-    objects = {} if given is None else {recipe.workflow or spec.workflow: getattr(given, "source", given)}
+    objects = {} if own_facts is None else {recipe.workflow or spec.workflow: own_facts.source}
     not_importable_reason = _tie(recipe, objects, evaluators or {})
-    fingerprints, parts = present_code(bound.nodes.values(), made.vary, recipe)
-    params = recipe.params or {}
-    return Bound(spec, bound, made.vary, made.evaluators, fingerprints, params, recipe, not_importable_reason, parts)
+    fingerprints, parts = present_code(facts.nodes.values(), made.vary, recipe)
+    return Bound(
+        spec,
+        made.workflow,
+        facts,
+        made.vary,
+        made.evaluators,
+        fingerprints,
+        params=recipe.params or {},
+        recipe=recipe,
+        not_importable_reason=not_importable_reason,
+        code=parts,
+    )
 
 
 def draft_of(spec: SweepSpec) -> Draft:
@@ -127,7 +147,7 @@ def _written(place: Loc, places: Mapping[tuple[str, int], Loc]) -> Loc:
     return place
 
 
-def _equal_problems(spec: SweepSpec, workflow: Workflow, places: Mapping[tuple[str, int], Loc]) -> list[str]:
+def _equal_problems(spec: SweepSpec, workflow: WorkflowFacts, places: Mapping[tuple[str, int], Loc]) -> list[str]:
     return [
         spec.located.problem(_written(("vary", node, number), places), text)
         for node, refs in spec.variants.items()
@@ -150,21 +170,22 @@ def with_fork_variants(bound: Bound, refs: Mapping[str, Sequence[VariantRef]], c
     Raises:
         InputError: If one cannot be made, or its name means something else already.
     """
-    workflow = bound.workflow.copy()
+    adapter = bound.adapter.copy()
     drafts = {node: [_drafted(ref, bound.spec) for ref in of_node] for node, of_node in refs.items()}
-    added, problems = add_for_forks(workflow, drafts, code)
+    added, problems = add_for_forks(adapter, drafts, code)
     for node, of_node in refs.items():
         problems += [
             f"node {node!r} has a variant {ref.name!r} already; give the one of the fork a name of its own"
             for ref in of_node
             if ref.name in bound.workflow.nodes[node].variants
         ]
+    workflow = adapter.facts()
     if not problems and workflow.nodes.keys() != bound.workflow.nodes.keys():
         problems = [f"{', '.join(refs)}: what runs as one node cannot change in a sweep that has run"]
     if problems:
         raise InputError(*problems)
     recipe = replace(bound.recipe, variants=[*bound.recipe.variants, *added])
-    return replace(bound, workflow=workflow, recipe=recipe)
+    return replace(bound, adapter=adapter, workflow=workflow, recipe=recipe)
 
 
 def _path_of(spec: SweepSpec) -> str | None:
@@ -174,7 +195,7 @@ def _path_of(spec: SweepSpec) -> str | None:
         return None
 
 
-def _tie(recipe: Recipe, workflows: Mapping[str, Workflow], evaluators: Mapping[str, Callable[..., Any]]) -> str | None:
+def _tie(recipe: Recipe, workflows: Mapping[str, Any], evaluators: Mapping[str, Callable[..., Any]]) -> str | None:
     """Why another process cannot follow a recipe, where it cannot. The mappings hold objects by import path."""
     for path, thing in {**workflows, **evaluators}.items():
         module, _, name = path.partition(":")
@@ -190,7 +211,7 @@ def _tie(recipe: Recipe, workflows: Mapping[str, Workflow], evaluators: Mapping[
     return None
 
 
-def _baseline_problems(spec: SweepSpec, workflow: Workflow, vary: Mapping[str, Sequence[str]]) -> list[str]:
+def _baseline_problems(spec: SweepSpec, vary: Mapping[str, Sequence[str]]) -> list[str]:
     return [
         spec.located.problem(
             ("baseline", node),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wtb.authoring.evaluation.built_in import BUILT_IN
 from wtb.authoring.evaluation.evaluators import Evaluator, beyond_scale
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.config.run_options import Rlimits, variables_of
 from wtb.config.yaml_reader import Located
 from wtb.core.errors import InputError, meant_or_known
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wtb.config.webhooks import Target
 
 
-def check_nodes(workflow: Workflow, nodes: Iterable[str], located: Located) -> None:
+def check_nodes(workflow: WorkflowFacts, nodes: Iterable[str], located: Located) -> None:
     """Refuse limits of nodes that the workflow does not have. Raises InputError with near matches."""
     unknown = [node for node in nodes if node not in workflow.nodes]
     if unknown:

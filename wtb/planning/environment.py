@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from importlib import metadata
 
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.tree.stored_spec import Environment, StoredSpec, recorded_tools
 from wtb.core.version import __version__
 
@@ -41,7 +41,7 @@ def _name_and_version(one: metadata.Distribution) -> tuple[str, str]:
 Tools = Mapping[str, Mapping[str, str]]  # server -> tool -> digest of its name, description and schema
 
 
-def present_tools(workflow: Workflow) -> Tools:
+def present_tools(workflow: WorkflowFacts) -> Tools:
     """Ask the servers of a workflow for their tools. Raises InputError where one cannot be asked."""
     return {server: dict(ask()) for server, ask in workflow.versions.items()}
 

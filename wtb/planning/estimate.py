@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from wtb.authoring.edges import END
 from wtb.authoring.graph import Routes, is_conditional, reachable, successors
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.tree.checkpoints import NodeTask
 from wtb.core.tree.grouping import groups, node_runs
 
@@ -41,7 +41,7 @@ class Estimate:
         return Count(sum(count.low for count in counts), sum(most) if len(most) == len(counts) else None)
 
 
-def estimate(workflow: Workflow, choices: Sequence[Mapping[str, str]], *, share: bool = True) -> Estimate:
+def estimate(workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]], *, share: bool = True) -> Estimate:
     """Node runs of one case under these combinations."""
     found = _bounded(workflow, choices) if is_conditional(workflow) else _exact(workflow, choices)
     if not share:
@@ -50,7 +50,7 @@ def estimate(workflow: Workflow, choices: Sequence[Mapping[str, str]], *, share:
     return found
 
 
-def _exact(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estimate:
+def _exact(workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]]) -> Estimate:
     """Walk the tree without running anything: no edge looks at the state."""
     total = Estimate()
     variant = _variant_of(workflow, choices)
@@ -71,7 +71,7 @@ def _exact(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estimate
     return total
 
 
-def _bounded(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estimate:
+def _bounded(workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]]) -> Estimate:
     """Bounds for graphs with conditions or loops.
 
     At least: every node that lies on all paths runs once for each of its variants. At most: a node runs once at
@@ -105,7 +105,7 @@ def _bounded(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Estima
     return total
 
 
-def _depths(workflow: Workflow, after: Mapping[str, set[str]]) -> dict[str, set[int]]:
+def _depths(workflow: WorkflowFacts, after: Mapping[str, set[str]]) -> dict[str, set[int]]:
     """Node -> the steps in which it may run, up to the limit of steps, or to that of a path without loops."""
     depths: dict[str, set[int]] = {node: set() for node in workflow.nodes}
     level = set(workflow.entries)
@@ -122,12 +122,12 @@ def _without(after: Mapping[str, set[str]], node: str) -> dict[str, set[str]]:
     return {source: targets - {node} for source, targets in after.items() if source != node}
 
 
-def _variant_of(workflow: Workflow, choices: Sequence[Mapping[str, str]]) -> Callable[[int, str], str]:
+def _variant_of(workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]]) -> Callable[[int, str], str]:
     return lambda cell, node: choices[cell].get(node, workflow.nodes[node].default)
 
 
 def _unshared_by_variant(
-    workflow: Workflow, choices: Sequence[Mapping[str, str]], found: Estimate
+    workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]], found: Estimate
 ) -> dict[tuple[str, str], Count]:
     """Return the node runs by node and variant if nothing is shared: each cell has the same number of its own."""
     variant, cells = _variant_of(workflow, choices), max(1, len(choices))

@@ -13,6 +13,7 @@ from wtb.authoring.breakpoints import Breakpoint, stops
 from wtb.authoring.graph import queue_of
 from wtb.authoring.graph_snapshot import graph_snapshot
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.config.keeping.redaction import NOTHING, read_project_redaction
 from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count
@@ -354,7 +355,7 @@ def prepare(
     )
 
 
-def of_workflow(source: CaseSource, workflow: Workflow) -> CaseSource:
+def of_workflow(source: CaseSource, workflow: WorkflowFacts) -> CaseSource:
     """Return cases that are read by the keys that inputs of a workflow may have."""
     source = replace(source, state_key=workflow.state_key)
     if workflow.schema.open or workflow.state_key is not None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import orjson
 
-from wtb.authoring.code.described import evaluator_function_of, workflow_of
+from wtb.authoring.code.described import DescribedWorkflow, evaluator_function_of, workflow_of
 from wtb.authoring.code.describing import DescribedName, described_names, registered_names
 from wtb.authoring.code.drafts import IMPORTED as IMPORTED
 from wtb.authoring.code.drafts import Code as Code
-from wtb.authoring.workflow import Workflow
 from wtb.core.documents.workflows.publications import PublicationKind
 from wtb.core.errors import InputError, meant_or_known
 from wtb.store.database import Database
@@ -26,7 +25,7 @@ class PublishedCode:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def workflow(self, name: str, problem: Callable[[str], str]) -> Workflow:
+    def workflow(self, name: str, problem: Callable[[str], str]) -> DescribedWorkflow:
         row = find_publication(self._database, "workflow", name)
         if row is None:
             raise InputError(problem(f"no worker publishes a workflow {name!r}{self._known(name)}"))

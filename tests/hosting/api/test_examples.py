@@ -78,7 +78,7 @@ class World:
         self.ids[ANSWER] = draw_labels(context, "triage").items[0].id
         self.ids[SCORING] = ask_to_score(database, done.sweep_id, [{"exact": {}}], queue="", by="bob")
         give_label(context, "triage", "invoice", self.ids[ANSWER], 1.0)
-        text = orjson.dumps(describe_workflow(triage()))
+        text = orjson.dumps(describe_workflow(triage().facts()))
         digest = hashlib.sha256(text).hexdigest()
         names = ("triage", str(done.row.spec["workflow"]))
         publish(database, "bench", [Publication("workflow", name, "flow:wf", text.decode(), digest) for name in names])

@@ -773,8 +773,8 @@ def test_a_node_that_only_a_command_without_annotation_leads_to_is_known_to_come
     workflow = as_workflow(graph, "tests:graph")
     done = step(workflow, {"x": 0})
     assert done.ran[-1] == "b"
-    assert "b" in reachable(successors(workflow), done.ran[-2:-1])
-    plan = estimate(workflow, [{}, {"b": "other"}])
+    assert "b" in reachable(successors(workflow.facts()), done.ran[-2:-1])
+    plan = estimate(workflow.facts(), [{}, {"b": "other"}])
     assert (plan.executed["z"].low, plan.executed["b"].low, plan.executed["b"].high) == (1, 0, None)
 
 

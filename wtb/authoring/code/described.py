@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator
@@ -14,7 +15,8 @@ from wtb.authoring.nodes import Node, Rules, Variant
 from wtb.authoring.state_schema import Key, Schema
 from wtb.authoring.tools import Tool
 from wtb.authoring.workflow import Workflow
-from wtb.core.documents.workflows.graphs import NodeDocument, VariantDocument
+from wtb.authoring.workflow_facts import WorkflowFacts
+from wtb.core.documents.workflows.graphs import BranchDocument, EdgeDocument, NodeDocument, VariantDocument
 from wtb.core.documents.workflows.publications import (
     EvaluatorDescription,
     PublishedKey,
@@ -38,74 +40,82 @@ class _Shown:
 
 
 class DescribedWorkflow(Workflow):
-    """A workflow that only workers can run."""
+    """A workflow that this process knows by its facts: it takes variants of sweeps, and only workers can run it."""
 
-    _starts: list[str]
+    def __init__(self, facts: WorkflowFacts) -> None:
+        super().__init__(
+            facts.name,
+            description=facts.description,
+            metadata=facts.metadata,
+            version=facts.version,
+            params=facts.params,
+            max_steps=facts.max_steps,
+            approval=facts.approval,
+        )
+        self.nodes, self.tools, self.versions = dict(facts.nodes), dict(facts.tools), dict(facts.versions)
+        self._described = facts
 
-    @property
-    def starts(self) -> list[str]:
-        return self._starts
+    def facts(self) -> WorkflowFacts:
+        """Return the facts as they were described, with what a sweep has added."""
+        nodes, tools, versions = dict(self.nodes), dict(self.tools), dict(self.versions)
+        return replace(self._described, name=self.name, source=self, nodes=nodes, tools=tools, versions=versions)
 
     def validate(self) -> None:
-        """Whoever described it has done that."""
+        """Do nothing: the process that described it has validated it."""
 
 
-def workflow_of(description: WorkflowDescription) -> Workflow:
-    """Make a workflow of its description.
+def facts_of(description: WorkflowDescription) -> WorkflowFacts:
+    """Read the facts of a workflow.
 
     Args:
         description: From `describe_workflow`.
 
     Returns:
-        A workflow with the same graph, checks and fingerprints, that cannot run.
+        Facts with the same graph, checks and fingerprints, of a workflow that cannot run.
     """
     graph = description["graph"]
-    made = DescribedWorkflow(
-        graph["name"],
-        description=graph["description"] or "",
-        metadata=graph.get("metadata"),
+    tools = {name: Tool(name, _unnamed) for name in description.get("tools", ())}
+    return WorkflowFacts(
+        name=graph["name"],
+        source=None,
         version=graph["version"],
+        description=graph["description"] or "",
+        metadata=graph.get("metadata") or {},
         params={name: decode(text.encode()) for name, text in description["params"].items()},
+        resources=None,
         max_steps=description["max_steps"],
         approval=description["approval"],
+        schema=_schema(description["state"]),
+        input=None if description["input"] is None else _schema(description["input"]),
+        nodes={one["name"]: _node(one, description["nodes"][one["name"]]) for one in graph["nodes"]},
+        entries=tuple(graph["entries"]),
+        starts=tuple(description["starts"]),
+        edges=tuple(map(_edge, graph["edges"])),
+        branches=tuple(map(_branch, graph["branches"])),
+        breakpoints=tuple(description["breakpoints"]),
+        tools=tools,
+        versions=dict.fromkeys((name.partition(".")[0] for name in tools if "." in name), dict),  # only workers know
+        is_input_closed=description["closed_input"],
+        state_key=description["state_key"],
+        sent_to=frozenset(description["sent_to"]),
+        is_limited=description["is_limited"],
+        is_open=description["is_open"],
     )
-    made.schema = _schema(description["state"])
-    made.input = None if description["input"] is None else _schema(description["input"])
-    made.entries = list(graph["entries"])
-    made.nodes = {one["name"]: _node(one, description["nodes"][one["name"]]) for one in graph["nodes"]}
-    made.edges = [
-        Edge(tuple(one["from"]), _target(one["to"]), _named(one["when"]), one["priority"], one["default"])
-        for one in graph["edges"]
-    ]
-    made.branches = [
-        Branch(
-            one["from"],
-            {key: _target(to) for key, to in one["to"].items()},
-            _named(one["by"]) or _unnamed,
-            None if one["default"] is None else _target(one["default"]),
-        )
-        for one in graph["branches"]
-    ]
-    made._starts = description["starts"]
-    made.tools = {name: Tool(name, _unnamed) for name in description.get("tools", ())}
-    servers = [name.partition(".")[0] for name in made.tools if "." in name]
-    made.versions = dict.fromkeys(servers, dict)  # which only workers can ask
-    _set_traits(made, description)
-    return made
 
 
-def _set_traits(made: DescribedWorkflow, description: WorkflowDescription) -> None:
-    """Give a workflow what kinds of workflows say of themselves by attributes of their class."""
-    traits = {
-        "state_key": description["state_key"],
-        "closed_input": description["closed_input"],
-        "breakpoints": description["breakpoints"],
-        "sent_to": frozenset(description["sent_to"]),
-        "is_limited": description["is_limited"],
-        "is_open": description["is_open"],
-    }
-    for name, value in traits.items():
-        setattr(made, name, value)
+def workflow_of(description: WorkflowDescription) -> DescribedWorkflow:
+    """Make a workflow of its description, which sweeps can be planned with. It cannot run."""
+    return DescribedWorkflow(facts_of(description))
+
+
+def _edge(edge: EdgeDocument) -> Edge:
+    return Edge(tuple(edge["from"]), _target(edge["to"]), _named(edge["when"]), edge["priority"], edge["default"])
+
+
+def _branch(branch: BranchDocument) -> Branch:
+    targets = {key: _target(to) for key, to in branch["to"].items()}
+    default = None if branch["default"] is None else _target(branch["default"])
+    return Branch(branch["from"], targets, _named(branch["by"]) or _unnamed, default)
 
 
 def evaluator_function_of(description: EvaluatorDescription) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from wtb.authoring.evaluation.adapters import adapted
 from wtb.authoring.graph_snapshot import graph_snapshot, type_name
 from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.state_schema import Schema
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.arguments.approval import Approval, modes_of
 from wtb.core.documents.workflows.publications import (
     EvaluatorDescription,
@@ -60,48 +60,47 @@ class DescribedName(RegisteredName):
     error: str | None
 
 
-def describe_workflow(workflow: Workflow, *, schemas: bool = True) -> WorkflowDescription:
+def describe_workflow(workflow: WorkflowFacts, *, schemas: bool = True) -> WorkflowDescription:
     """Describe a workflow.
 
     Args:
-        workflow: It, valid.
+        workflow: The facts of a valid workflow.
         schemas: Whether to describe types, which takes pydantic: it is needed to check values, not to run nodes.
 
     Returns:
         What `wtb.authoring.code.described` makes a workflow of that can be planned with, and not run.
     """
-    graph = workflow.copy()
     params, _ = _params(workflow.params)
     described: WorkflowDescription = {
-        "graph": graph_snapshot(graph),
-        "state": _shape(graph.schema, schemas),
-        "input": None if graph.input is None else _shape(graph.input, schemas),
-        "state_key": graph.state_key,
-        "closed_input": graph.closed_input,
-        "nodes": {name: _node(node, schemas) for name, node in graph.nodes.items()},
-        "starts": list(graph.starts),
+        "graph": graph_snapshot(workflow),
+        "state": _shape(workflow.schema, schemas),
+        "input": None if workflow.input is None else _shape(workflow.input, schemas),
+        "state_key": workflow.state_key,
+        "closed_input": workflow.is_input_closed,
+        "nodes": {name: _node(node, schemas) for name, node in workflow.nodes.items()},
+        "starts": list(workflow.starts),
         "params": params,
-        "max_steps": graph.max_steps,
+        "max_steps": workflow.max_steps,
         "approval": _approval(workflow.approval),
-        "breakpoints": list(graph.breakpoints),
-        "sent_to": sorted(graph.sent_to),
-        "is_limited": graph.is_limited,
-        "is_open": graph.is_open,
-        "tools": sorted(graph.tools),
+        "breakpoints": list(workflow.breakpoints),
+        "sent_to": sorted(workflow.sent_to),
+        "is_limited": workflow.is_limited,
+        "is_open": workflow.is_open,
+        "tools": sorted(workflow.tools),
     }
     if schemas:
-        described["inputs"] = _inputs(graph)
+        described["inputs"] = _inputs(workflow)
     return described
 
 
-def _inputs(graph: Workflow) -> list[str]:
+def _inputs(workflow: WorkflowFacts) -> list[str]:
     """Return the keys that a case is likely to need: of its input, else of the state that no node writes first."""
-    keys = [key for key in (graph.input or graph.schema).keys if not is_hidden(key)]
-    if graph.input is not None:
+    keys = [key for key in (workflow.input or workflow.schema).keys if not is_hidden(key)]
+    if workflow.input is not None:
         return keys
-    variants = [variant for node in graph.nodes.values() for variant in node.variants.values()]
+    variants = [variant for node in workflow.nodes.values() for variant in node.variants.values()]
     written = {key for variant in variants for key in written_keys(variant.fn)}
-    first = [graph.nodes[name] for name in graph.entries if name in graph.nodes]
+    first = [workflow.nodes[name] for name in workflow.entries if name in workflow.nodes]
     read = {key for node in first for key in read_keys(node[node.default].fn)}
     return [key for key in keys if key not in written or key in read] or keys
 
@@ -157,7 +156,7 @@ def _workflow_at(registered: RegisteredName) -> WorkflowDescription:
     workflow = workflow_at(registered["path"]).copy()
     workflow.name = registered["name"]
     workflow.validate()
-    return describe_workflow(workflow)
+    return describe_workflow(workflow.facts())
 
 
 def _evaluator_at(registered: RegisteredName) -> EvaluatorDescription:

@@ -113,9 +113,10 @@ def workflow_show(
         found = resolve.workflow_at(workflow).copy()
         found.name = import_paths.registered_name(workflow) or found.name
         found.validate()
-    parameters = graph_snapshot.variant_parameters(found)
+    facts = found.facts()
+    parameters = graph_snapshot.variant_parameters(facts)
     present(
-        graph_snapshot.graph_snapshot(found),
+        graph_snapshot.graph_snapshot(facts),
         lambda graph, width, color: graphs.draw(graph, parameters, width, color),
         format,
         output,

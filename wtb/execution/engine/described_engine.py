@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.graph import Routes
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
 from wtb.execution.engine.description import CodeDescription
@@ -16,7 +16,7 @@ from wtb.execution.engine.protocol import Joined, Root, Task, Writes
 class DescribedEngine:
     """What a runner reads of an engine whose code is elsewhere."""
 
-    def __init__(self, workflow: Workflow, description: CodeDescription) -> None:
+    def __init__(self, workflow: WorkflowFacts, description: CodeDescription) -> None:
         self.workflow = workflow
         self.begins_here = description["begins_here"]
         self._nodes = description["nodes"]

@@ -121,22 +121,22 @@ def described(text: str) -> tuple[Recipe, Workflow | None, list[Evaluator], Code
         "files": imports.files(),
     }
     if workflow is not None:
-        engine = engine_of(workflow)
-        fingerprints, parts = present_code(workflow.nodes.values(), made.vary, made.recipe)
+        engine, facts = engine_of(workflow), workflow.facts()
+        fingerprints, parts = present_code(facts.nodes.values(), made.vary, made.recipe)
         description |= {
-            "workflow": describe_workflow(workflow, schemas=False),
+            "workflow": describe_workflow(facts, schemas=False),
             "nodes": {
                 name: {
                     "backoff": (node.rules.backoff.initial, node.rules.backoff.factor, node.rules.backoff.maximum),
                     "asynchronous": [variant for variant in node.variants if engine.is_async(name, variant)],
                 }
-                for name, node in workflow.nodes.items()
+                for name, node in facts.nodes.items()
             },
-            "irreversible": [name for name, tool in workflow.tools.items() if tool.reverse is None],
+            "irreversible": [name for name, tool in facts.tools.items() if tool.reverse is None],
             "begins_here": engine.begins_here,
             "fingerprints": fingerprints,
             "code": parts,
-            "outline": outline_digest(workflow),
+            "outline": outline_digest(facts),
         }
     return made.recipe, workflow, made.evaluators, description
 

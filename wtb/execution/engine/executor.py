@@ -181,7 +181,6 @@ class ThreadExecutor:
     """Runs user code in this process, on the calling thread. Code that hangs past its deadline is left behind."""
 
     def __init__(self, workflow: Workflow, evaluators: Sequence[Evaluator], surroundings: Surroundings) -> None:
-        self._workflow = workflow
         self._engine = engine_of(workflow)
         self._evaluators = list(evaluators)
         self._surroundings = surroundings
@@ -189,7 +188,7 @@ class ThreadExecutor:
         self._sample_s = interval()
 
     def prepare(self, runs: int = 1) -> None:
-        warm_up(self._workflow, self._engine, self._surroundings)
+        warm_up(self._engine, self._surroundings)
 
     def accept_files(self, cover: Cover) -> None:
         """Does nothing: this process has the code already."""

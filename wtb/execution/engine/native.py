@@ -47,12 +47,12 @@ class NativeEngine:
     begins_here = True
 
     def __init__(self, workflow: Workflow) -> None:
-        self.workflow = workflow
-        self._routes = Routes(workflow)
-        self._looks_at_state = {b.source for b in workflow.branches} | {
-            source for edge in workflow.edges if edge.when is not None for source in edge.sources
+        self.workflow = facts = workflow.facts()
+        self._routes = Routes(facts)
+        self._looks_at_state = {b.source for b in facts.branches} | {
+            source for edge in facts.edges if edge.when is not None for source in edge.sources
         }
-        self._has_reducers = any(key.reducer is not None for key in workflow.schema.keys.values())
+        self._has_reducers = any(key.reducer is not None for key in facts.schema.keys.values())
 
     def is_async(self, node: str, variant: str) -> bool:
         return inspect.iscoroutinefunction(self.workflow.nodes[node].variants[variant].fn)

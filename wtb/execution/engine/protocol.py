@@ -17,6 +17,7 @@ from wtb.authoring.context.surroundings import Surroundings
 from wtb.authoring.graph import Decision
 from wtb.authoring.tools import ToolReport
 from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.failures import BEGUN, Failure, check_interrupt
 from wtb.core.questions import Answers, Question
 from wtb.core.tree.checkpoints import Position
@@ -181,7 +182,7 @@ class Engine(Protocol):
     """
 
     @property
-    def workflow(self) -> Workflow: ...
+    def workflow(self) -> WorkflowFacts: ...
 
     @property
     def begins_here(self) -> bool: ...

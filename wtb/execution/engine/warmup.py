@@ -17,7 +17,7 @@ from wtb.authoring.context.attempt_record import CaseView, Record
 from wtb.authoring.context.node_context import Context
 from wtb.authoring.context.prices import load_prices
 from wtb.authoring.context.surroundings import Surroundings
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Value, Values
@@ -27,13 +27,13 @@ from wtb.execution.engine.protocol import Engine, Root, Task
 _PRICED = frozenset({"call", "cost", "record_calls", "complete"})  # what asks for prices
 
 
-def warm_up(workflow: Workflow, engine: Engine, surroundings: Surroundings) -> None:
-    """Make resources, load what nodes of this workflow will ask for, and do once what every attempt does.
+def warm_up(engine: Engine, surroundings: Surroundings) -> None:
+    """Make resources, load what nodes of its workflow will ask for, and do once what every attempt does.
 
     Raises WTBError where the resources cannot be made.
     """
     surroundings.resources()
-    functions = list(_functions(workflow))
+    functions = list(_functions(engine.workflow))
     if any(not _PRICED.isdisjoint(names_in(function.__code__)) for function in functions):
         load_prices()
     if any(inspect.iscoroutinefunction(function) for function in functions):
@@ -41,7 +41,7 @@ def warm_up(workflow: Workflow, engine: Engine, surroundings: Surroundings) -> N
     _rehearse(engine, surroundings)
 
 
-def _functions(workflow: Workflow) -> Iterator[FunctionType]:
+def _functions(workflow: WorkflowFacts) -> Iterator[FunctionType]:
     """The functions of its nodes, and those that stand in the same modules."""
     modules: dict[str, ModuleType] = {}
     for node in workflow.nodes.values():

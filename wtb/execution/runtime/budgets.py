@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from wtb.authoring.context.allowance import Allowance, Kind
 from wtb.authoring.context.attempt_record import Record
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.errors import StoreError
 from wtb.core.ids import new_id
 from wtb.core.scoring.judgement import JUDGING, UNKNOWN_PRICE, limit_name
@@ -126,7 +126,7 @@ class Budgets:
     """
 
     def __init__(
-        self, database: Database, sweep: SweepRow, runner_id: str, workflow: Workflow, stop: Stop,
+        self, database: Database, sweep: SweepRow, runner_id: str, workflow: WorkflowFacts, stop: Stop,
         *, wall: float | None = None,
     ) -> None:  # fmt: skip
         self._database = database

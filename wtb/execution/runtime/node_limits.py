@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.errors import ConflictError, StoreError
 from wtb.core.stop import Stop
 from wtb.store.database import Database
@@ -25,7 +25,7 @@ AGAIN_S = 1.0  # before another try to release permits in the database
 class Permits:
     """`limit=` and `rate=` of nodes: at most so many runs at a time, or starts a second, in the whole database."""
 
-    def __init__(self, workflow: Workflow, stop: Stop, database: Database, runner_id: str) -> None:
+    def __init__(self, workflow: WorkflowFacts, stop: Stop, database: Database, runner_id: str) -> None:
         self._stop = stop
         limited = {node.name: node.rules for node in workflow.nodes.values() if node.rules.limit or node.rules.rate}
         self._limits = {name: rules.limit for name, rules in limited.items()}

@@ -219,7 +219,7 @@ def _disk_used(database: Database, session: str, quota: Quota) -> int:
 def on_threads(bound: Bound, workspaces: Workspaces, caller: Caller) -> CodeExecutor:
     """Run the code of a sweep on threads of this process."""
     surroundings = Surroundings(caller, bound.workflow.resources, workspaces)
-    return redacting(ThreadExecutor(bound.workflow, bound.evaluators, surroundings), bound.spec.redact.redactor)
+    return redacting(ThreadExecutor(bound.adapter, bound.evaluators, surroundings), bound.spec.redact.redactor)
 
 
 def in_processes(
@@ -231,7 +231,7 @@ def in_processes(
         "code": bound.code,
         "outline": outline_digest(bound.workflow),
     }
-    code = UserCode(engine_of(bound.workflow), bound.evaluators, bound.recipe, head)
+    code = UserCode(engine_of(bound.adapter), bound.evaluators, bound.recipe, head)
     return redacting(
         InProcesses(code, bound.spec.run, workspaces, owner, slots, unshared=unshared), bound.spec.redact.redactor
     )

@@ -69,7 +69,7 @@ def default_slots(database: Database, bound: Bound) -> int:
     def seconds() -> Mapping[tuple[str, str], float]:
         return mean_seconds(measured_runs(database, recent_sweeps(database, bound.workflow.name, 1)))
 
-    return slots_of(bound.spec.run, engine or engine_of(bound.workflow), bound.vary, seconds)
+    return slots_of(bound.spec.run, engine or engine_of(bound.adapter), bound.vary, seconds)
 
 
 class SweepRun:

@@ -122,8 +122,8 @@ def _as_bound(spec: SweepSpec, process: NodeProcess, sent: Any) -> tuple[Bound, 
     }
     if prepared["clusters"] and len(prepared["clusters"]) != prepared["cases"]:
         raise Malformed("the clusters of other cases than it has")
-    bound.workflow.versions = {server: _answering(tools) for server, tools in prepared["tools"].items()}
-    return bound, prepared
+    versions = {server: _answering(tools) for server, tools in prepared["tools"].items()}
+    return replace(bound, workflow=replace(bound.workflow, versions=versions)), prepared
 
 
 def _answering(tools: Mapping[str, str]) -> Any:

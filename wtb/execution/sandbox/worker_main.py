@@ -48,7 +48,7 @@ from wtb.store.files.workspaces import Bounds, Workspaces
 
 if TYPE_CHECKING:
     from wtb.authoring.code.calling import Caller
-    from wtb.authoring.workflow import Workflow
+    from wtb.authoring.workflow_facts import WorkflowFacts
     from wtb.execution.engine.description import CodeDescription
     from wtb.execution.sandbox.heads import SetupHead
 
@@ -112,8 +112,7 @@ class Worker:
             recipe = Recipe.read(setup["recipe"])
             workflow, self._evaluators = assemble(recipe)
             if workflow is not None:
-                _compare(channel, setup, workflow, recipe)
-        self._workflow = workflow
+                _compare(channel, setup, workflow.facts(), recipe)
         self._channel = channel
         self._params = recipe.params or {}
         self._engine: Engine | None = None
@@ -125,8 +124,8 @@ class Worker:
         workspaces = Workspaces(files, directory, Bounds(**setup["bounds"]))
         self._calls = Deadlines(channel)
         self._surroundings = NodeSurroundings(channel, self._calls, factory, workspaces)
-        if workflow is not None and self._engine is not None:
-            warm_up(workflow, self._engine, self._surroundings)
+        if self._engine is not None:
+            warm_up(self._engine, self._surroundings)
         self._mark = bytes.fromhex(setup["mark"])
         self._growth: int = setup["growth"]
         self._hidden = hidden
@@ -204,8 +203,7 @@ class Worker:
             return "scores", made
         assert self._engine is not None, "only evaluators were asked for"
         if frame.kind == "tool":
-            assert self._workflow is not None, "only the tools of a workflow are called"
-            return "tool", call_tool(self._workflow.tools, ToolCall(**frame.head), self._calls)
+            return "tool", call_tool(self._engine.workflow.tools, ToolCall(**frame.head), self._calls)
         if frame.kind == "begin":
             return "joined", messages.joined(begin(self._engine, *messages.as_beginning(frame, self._params)))
         if frame.kind == "join":
@@ -214,7 +212,7 @@ class Worker:
         return "result", messages.result(self._engine.run(task, self._surroundings))
 
 
-def _compare(channel: Channel, setup: SetupHead, workflow: Workflow, recipe: Recipe) -> None:
+def _compare(channel: Channel, setup: SetupHead, workflow: WorkflowFacts, recipe: Recipe) -> None:
     """Check that the code here is what the runner has. Raises WTBError.
 
     If nothing but files differs, the runner decides: it knows which of them nodes have written meanwhile.

@@ -15,8 +15,7 @@ from typing import Any
 
 import orjson
 
-from wtb.authoring.code.described import evaluator_function_of, workflow_of
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.code.described import DescribedWorkflow, evaluator_function_of, workflow_of
 from wtb.core.documents.workflows.publications import PublicationKind
 from wtb.core.errors import ConflictError, InputError, NotFound, WTBError, did_you_mean
 from wtb.core.stop import PROCESS_DIED
@@ -62,7 +61,7 @@ class LocalCode:
             self._registered.look()
             return self._registered.publications
 
-    def workflow(self, name: str, problem: Callable[[str], str]) -> Workflow:
+    def workflow(self, name: str, problem: Callable[[str], str]) -> DescribedWorkflow:
         """Return a registered workflow. Raises InputError if there is none, or it cannot be imported."""
         return workflow_of(self._description("workflow", name, problem))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.config.yaml_reader import Located
 from wtb.core.arguments.checking import checked
 from wtb.core.classes.frozen import frozen
@@ -91,10 +91,10 @@ def read_case_file(
             raise InputError(*map(place.named, error.problems), argument="cases") from None
 
 
-def _workflow_named(context: Context, name: str) -> Workflow:
+def _workflow_named(context: Context, name: str) -> WorkflowFacts:
     code = context.code
     try:
-        return code.workflow(name, lambda text: f"workflow: {text}")
+        return code.workflow(name, lambda text: f"workflow: {text}").facts()
     except InputError as error:
         raise InputError(*error.problems, argument="workflow") from None
 
@@ -130,7 +130,7 @@ def _rows(cases: object) -> Sequence[Any] | CaseTable:
 
 def _document(
     place: _Place,
-    workflow: Workflow | None,
+    workflow: WorkflowFacts | None,
     given: Mapping[str, Sequence[str]],
     usual: Mapping[str, Sequence[str]],
 ) -> CaseFileDocument:
@@ -164,7 +164,7 @@ def _document(
 
 
 def _examined(
-    place: _Place, source: CaseSource, workflow: Workflow | None
+    place: _Place, source: CaseSource, workflow: WorkflowFacts | None
 ) -> tuple[int, int, list[str], Sequence[Case]]:
     """Return how many cases there are and blank rows, what is wrong, and the first cases."""
 
@@ -190,7 +190,7 @@ def _column(heading: str, key: str | None, offered: bool, examples: Sequence[str
     }
 
 
-def _input_keys(workflow: Workflow | None) -> Sequence[str]:
+def _input_keys(workflow: WorkflowFacts | None) -> Sequence[str]:
     """Return the keys that an input of a workflow may have: first those that it is expected to have."""
     if workflow is None:
         return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.planning.estimate import Estimate, estimate
 from wtb.store.database import Database
 from wtb.store.read.costs import mean_usd_by_node
@@ -17,7 +17,7 @@ Combinations = Sequence[Mapping[str, str]]
 def estimate_runs(
     database: Database,
     sweep: SweepRow,
-    workflow: Workflow,
+    workflow: WorkflowFacts,
     combinations: tuple[Combinations, Combinations],
     times: tuple[int, int],
 ) -> tuple[Amount, Amount | None]:

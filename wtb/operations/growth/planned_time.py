@@ -28,7 +28,7 @@ def planned_concurrency(
     """
     bound = prepared.bound
     means = mean_seconds(earlier or ())
-    at_once = slots_of(bound.spec.run, engine_of(bound.workflow), bound.vary, lambda: means)
+    at_once = slots_of(bound.spec.run, engine_of(bound.adapter), bound.vary, lambda: means)
     planned: PlannedConcurrency = {"at_once": at_once, "is_default": bound.spec.run.concurrency is None}
     needed = {key: count for key, count in runs.by_variant.items() if count.high != 0}
     if needed and needed.keys() <= means.keys():

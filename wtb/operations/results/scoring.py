@@ -231,7 +231,7 @@ class _Judging:
     def __init__(self, database: Database, sweep: SweepRow, runner_id: str) -> None:
         self.stop = Stop()
         self._database = database
-        self._budgets = Budgets(database, sweep, runner_id, Workflow("scored"), self.stop)
+        self._budgets = Budgets(database, sweep, runner_id, Workflow("scored").facts(), self.stop)
 
     def by(self, ask: Callable[[EvaluationTask], list[Score]]) -> _Scorer:
         """What scores an execution by asking judges; None where a limit was reached."""

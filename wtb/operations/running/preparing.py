@@ -119,7 +119,7 @@ def prepare_single(
         bare = workflow
         if isinstance(bare, str):
             bare = code.workflow(bare, lambda text: spec.located.problem(("workflow",), text))
-        state |= coerce_values(bare.schema, {name: state[name] for name in written}, written)
+        state |= coerce_values(bare.facts().schema, {name: state[name] for name in written}, written)
     case = {"id": "input", "input": state}
     prepared = prepare(
         spec,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 
 from wtb.authoring.evaluation.evaluators import Evaluator
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, did_you_mean
 from wtb.core.ids import plain_id
@@ -112,17 +112,17 @@ def _leaves_out_failures(spec: SweepSpec, one: Evaluator) -> bool:
     return not declared and one.figure is None and one.name not in MEASURED_NAMES
 
 
-def input_problems(workflow: Workflow, case: Case) -> list[str]:
+def input_problems(workflow: WorkflowFacts, case: Case) -> list[str]:
     """Return what is wrong with a case as the input of a workflow."""
     return list(dict.fromkeys(_encoded(workflow, case, whole=True)[1]))
 
 
-def _encoded(workflow: Workflow, case: Case, *, whole: bool) -> tuple[bytes | None, list[str]]:
+def _encoded(workflow: WorkflowFacts, case: Case, *, whole: bool) -> tuple[bytes | None, list[str]]:
     """Return the input and expected value of a case as they are stored, and what is wrong with it."""
     values, wrong = workflow.schema.read_input(case.input)
     if workflow.input is not None and whole:
         missing = workflow.input.missing(case.input)
-        wrong += workflow.input.read_input(case.input)[1] if workflow.closed_input else []
+        wrong += workflow.input.read_input(case.input)[1] if workflow.is_input_closed else []
         wrong += [f"key {name!r} is missing{did_you_mean(name, case.input)}" for name in missing]
         if workflow.input.is_model and not missing:
             wrong += workflow.input.read_input({n: v for n, v in case.input.items() if n in workflow.input.keys})[1]

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from pydantic_core import PydanticCustomError
 
 from wtb.authoring.nodes import Variant
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.config.yaml_reader import Loc, parse
 from wtb.core.errors import InputError, did_you_mean, meant_or_known
 from wtb.core.factors.factors import base_name
@@ -36,7 +36,7 @@ class _Expansion:
     """
 
     spec: SweepSpec
-    workflow: Workflow
+    workflow: WorkflowFacts
     code: Code | None
     entries: dict[str, list[_Entry] | None] = field(default_factory=dict)
     grids: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class _Expansion:
 
 
 def expand_factors(
-    spec: SweepSpec, workflow: Workflow, code: Code | None = None
+    spec: SweepSpec, workflow: WorkflowFacts, code: Code | None = None
 ) -> tuple[SweepSpec, Mapping[tuple[str, int], Loc]]:
     """Replace grids by their points, and levels that are chosen by the variants that have them.
 
     Args:
         spec: A sweep.
-        workflow: Its workflow, which is left as it is.
+        workflow: The facts of its workflow.
         code: Where import paths lead; None if the grids were checked.
 
     Returns:
@@ -172,20 +172,20 @@ def _report_both(expansion: _Expansion, node: str) -> None:
     expansion.report(("vary", node), text)
 
 
-def _names(workflow: Workflow) -> list[str]:
+def _names(workflow: WorkflowFacts) -> list[str]:
     return [*workflow.nodes, *(f"{node}.{name}" for node in workflow.nodes for name in _parameters(workflow, node)[0])]
 
 
-def _is_node(workflow: Workflow, name: str) -> bool:
+def _is_node(workflow: WorkflowFacts, name: str) -> bool:
     """Return whether a workflow has a node, or something that becomes one where it is varied."""
-    return name in workflow.nodes or workflow.copy().varied(name) is not None
+    return workflow.varied(name) is not None
 
 
-def _has_parameter(workflow: Workflow, node: str, name: str) -> bool:
+def _has_parameter(workflow: WorkflowFacts, node: str, name: str) -> bool:
     return node in workflow.nodes and name in _parameters(workflow, node)[0]
 
 
-def _parameters(workflow: Workflow, node: str) -> tuple[Mapping[str, Any], bool]:
+def _parameters(workflow: WorkflowFacts, node: str) -> tuple[Mapping[str, Any], bool]:
     found = workflow.nodes[node]
     try:
         return found.variants[found.default].parameters
@@ -220,7 +220,7 @@ def _check_grid(expansion: _Expansion, node: str, grid: Grid, place: Loc) -> Non
 
 def _base(expansion: _Expansion, node: str, grid: Grid, place: Loc) -> Variant | None:
     """Return the variant that the points of a grid derive from; None if there is none."""
-    workflow = expansion.workflow.copy()
+    workflow = expansion.workflow
     found = workflow.varied(node)
     if found is None:
         near = meant_or_known(node, workflow.nodes)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 
 _SIMPLE = (str, bytes, int, float, complex, bool)
 _STORES = frozenset(dis.opmap[name] for name in ("STORE_GLOBAL", "STORE_ATTR"))
@@ -58,7 +58,7 @@ class _Global:
 class OwnGlobals:
     """The globals of own modules that functions rebind, and the nodes that may call these functions."""
 
-    def __init__(self, workflow: Workflow) -> None:
+    def __init__(self, workflow: WorkflowFacts) -> None:
         self._workflow = workflow
         self._globals: dict[tuple[str, str], _Global] = {}
         self._names: dict[str, set[str]] = {}  # function -> names in its code, over all own modules

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wtb.authoring.workflow import Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.execution.sandbox.shared.global_functions import Change, tell_of_changes
 from wtb.execution.sandbox.shared.own_globals import OwnGlobals
 from wtb.execution.sandbox.shared.shared_run import SharedRun
@@ -34,7 +34,7 @@ class Traces:
 class SharedGlobals:
     """Notes what runs do to globals that they share."""
 
-    def __init__(self, workflow: Workflow) -> None:
+    def __init__(self, workflow: WorkflowFacts) -> None:
         self._own = OwnGlobals(workflow)
         self._lock = threading.Lock()
         self._traces: dict[SharedRun, Traces] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,14 +17,13 @@ from wtb.authoring.graph import odd_names
 from wtb.authoring.nodes import Node, Rules, Variant
 from wtb.authoring.state_schema import Key, Schema, is_typed_dict
 from wtb.authoring.workflow import DEFAULT, Workflow
+from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.errors import InputError, WorkflowError
 from wtb.integrations.langgraph.authoring.compile import compile_graph
 from wtb.integrations.langgraph.authoring.edges import Arrows
 from wtb.integrations.langgraph.authoring.nodes import ROOT, ChosenGraph, Graph, GraphNode, full_name
 from wtb.integrations.langgraph.authoring.storability import unstorable
 from wtb.integrations.langgraph.engine.messages import type_of
-
-_NUMBER = re.compile(r"\|[0-9]+\.")  # of a task, in the keys of a graph that it is
 
 CHOICE = "graph"
 """The node that stands for the whole graph, where graphs are varied."""
@@ -43,7 +41,6 @@ class GraphWorkflow(Workflow):
     """
 
     engine = "wtb.integrations.langgraph.engine.graph_engine:GraphEngine"
-    closed_input = True
 
     def __init__(self, name: str, graph: Graph, source: Any, factory: Callable[..., Any] | None = None) -> None:
         super().__init__(name)
@@ -67,8 +64,7 @@ class GraphWorkflow(Workflow):
             self.whole.add(node)
             self.settle()
         elif node not in self.nodes and node == CHOICE:
-            own: Any = self.factory or self.roots[DEFAULT]
-            self.nodes[CHOICE] = Node(CHOICE, Rules(), ChosenGraph(CHOICE, DEFAULT, own))
+            self.nodes[CHOICE] = self._choice()
         return self.nodes.get(node)
 
     def in_order(self, names: Iterable[str]) -> list[str]:
@@ -109,7 +105,6 @@ class GraphWorkflow(Workflow):
         several = len(self.roots) > 1
         self.graphs = dict(self._found())
         arrows = Arrows(self.graphs, self.roots if several else [""])
-        self.is_limited = not self.inner and all("recursion_limit" in (g.config or {}) for g in self.graphs.values())
         self.is_open = arrows.is_open
         self.schema = Schema(None, dict(self._keys()))
         if several:
@@ -124,22 +119,40 @@ class GraphWorkflow(Workflow):
             self.branches += [Branch(CHOICE, {variant: head}, _by_choice) for head in heads if several]
         self.breakpoints = tuple(dict.fromkeys(arrows.interrupts()))
 
-    def within(self, key: str) -> str | None:
-        plain = _NUMBER.sub(".", key)
-        several = len(self.roots) > 1
-        graphs = (name.partition(".")[2] if several else name for name in self.inner)
-        return plain if plain in self.schema.keys and any(plain.startswith(f"{name}.") for name in graphs) else None
-
     @property
     def inner(self) -> dict[str, Graph]:
         """The graphs that are nodes of graphs and are stepped through, by the node's name."""
         outermost = {""} if len(self.roots) == 1 else self.roots.keys()
         return {name: graph for name, graph in self.graphs.items() if name not in outermost}
 
-    @property
-    def starts(self) -> list[str]:
-        """Nodes that an execution can start from: those of the outermost graph, where it is the only one."""
-        return [name for name, node in self.nodes.items() if len(self.roots) == 1 and name == _place(node)]
+    def facts(self) -> WorkflowFacts:
+        of_outermost = [name for name, node in self.nodes.items() if len(self.roots) == 1 and name == _place(node)]
+        return replace(
+            super().facts(),
+            source=self.source,
+            starts=tuple(of_outermost),
+            is_input_closed=True,
+            state_key=self.state_key,
+            composites=dict(self._composites()),
+            sent_to=self.sent_to,
+            is_limited=not self.inner and all("recursion_limit" in (g.config or {}) for g in self.graphs.values()),
+            is_open=self.is_open,
+            inner_graphs=tuple(name.partition(".")[2] if len(self.roots) > 1 else name for name in self.inner),
+        )
+
+    def _composites(self) -> Iterator[tuple[str, Node]]:
+        """Yield what becomes one node if a sweep varies it: the graphs within, and the choice of the whole graph."""
+        inner = self.inner
+        for name, graph in self.graphs.items():
+            for place in graph.nodes if inner else ():
+                if (full := full_name(name, place)) in inner:
+                    yield full, GraphNode(full, graph, place)
+        if CHOICE not in self.nodes:
+            yield CHOICE, self._choice()
+
+    def _choice(self) -> Node:
+        own: Any = self.factory or self.roots[DEFAULT]
+        return Node(CHOICE, Rules(), ChosenGraph(CHOICE, DEFAULT, own))
 
     def _found(self) -> Iterator[tuple[str, Graph]]:
         """Every graph that is stepped through, by what its nodes' names begin with."""
@@ -168,7 +181,7 @@ class GraphWorkflow(Workflow):
                 self.nodes[full] = kept[full] if full in kept else GraphNode(full, graph, place)
 
     def validate(self) -> None:
-        if found := [*self.problems, *odd_names(self), *self._misfits()]:
+        if found := [*self.problems, *odd_names(super().facts()), *self._misfits()]:
             raise WorkflowError(*(f"workflow {self.name!r}: {problem}" for problem in dict.fromkeys(found)))
 
     def _misfits(self) -> list[str]:

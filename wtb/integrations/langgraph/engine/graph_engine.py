@@ -66,7 +66,8 @@ class GraphEngine:
     begins_here = False
 
     def __init__(self, workflow: GraphWorkflow) -> None:
-        self.workflow = workflow
+        self.workflow = workflow.facts()
+        self._own = workflow
         self._nodes: dict[tuple[str, str], Mapping[str, PregelNode]] = {}
 
     def is_async(self, node: str, variant: str) -> bool:
@@ -75,7 +76,7 @@ class GraphEngine:
 
     def begin(self, state: Values, root: Root) -> Joined:
         """The state after the conditional entry edges, which run here. Raises what they raise."""
-        if len(self.workflow.roots) > 1:
+        if len(self._own.roots) > 1:
             return Joined({}, Position(0, (CHOICE,)))
         return self._enter("", state, Position(0, ()), root)
 
@@ -196,12 +197,12 @@ class GraphEngine:
                 CONFIG_KEY_RUNTIME: runtime,
             },
         }
-        return Stepper(self.workflow.inner, config, runtime)
+        return Stepper(self._own.inner, config, runtime)
 
     def _enter(self, name: str, state: Values, after: Position, root: Root) -> Joined:
         """The first step of an outermost graph. name: of the variant that it is, where there are several."""
         known = Known()
-        graph = self.workflow.graphs[name]
+        graph = self._own.graphs[name]
         stepper = self._stepper(graph, state, root)
         given = {key: known.decode(value) for key, value in memory_store.without_store(state).items()}
         only = given[ROOT] if set(given) == {ROOT} else given
@@ -213,13 +214,13 @@ class GraphEngine:
         self, position: Position, state: Values, known: Known, root: Root, way: Sequence[int] | None = None
     ) -> Frame:
         if position.engine is not None:
-            top = thaw(self.workflow.graphs, position.engine, state, known, way)
+            top = thaw(self._own.graphs, position.engine, state, known, way)
             if top.is_stale():
                 stepper = self._stepper(top.graph, state, root)
                 stepper.refresh(top, stepper.config)
             return top
-        graph = self.workflow.graphs[""]  # a person named the nodes to start from
-        nodes = [node.place for node in map(self.workflow.__getitem__, position.next) if isinstance(node, GraphNode)]
+        graph = self._own.graphs[""]  # a person named the nodes to start from
+        nodes = [node.place for node in map(self._own.__getitem__, position.next) if isinstance(node, GraphNode)]
         return self._stepper(graph, state, root).at_nodes(graph, "", plain_state(graph, state, known), nodes)
 
 
