@@ -16,7 +16,8 @@ Fixtures that everybody may ask for, each in its file of support/:
     cluster.py    workers, schedulers and a broker of the test's own, to be killed: `cluster`, `make_cluster`
 
 Commands and node processes are forks of processes that have imported everything (forkserver.py). A mark asks for other
-node processes: `nodes("langgraph")` for those that know LangGraph, `nodes("started")` for those that users get.
+node processes: `nodes("langgraph")` for those that know LangGraph, `nodes("clients")` for those that know clients of
+models and of MCP servers, `nodes("started")` for those that users get.
 
 Each process of a run has one PostgreSQL. Tests of a module that share one of its fixtures run in one process.
 """

@@ -1,4 +1,4 @@
-"""Tools of MCP servers in nodes: real servers of the official SDK, over stdio and HTTP."""
+"""Tools of MCP servers in nodes, over stdio and HTTP: real servers, some of them of the official SDK."""
 
 from __future__ import annotations
 
@@ -21,46 +21,90 @@ from wtb.integrations.mcp import ServerLost, ToolFailed
 from wtb.integrations.mcp import connection as connections
 from wtb.integrations.mcp.connection import Connection, Server
 
-SERVER = """
-import os, sys, time
-from pathlib import Path
-from mcp.server import MCPServer
+pytestmark = pytest.mark.nodes("clients")  # importing the SDK takes a second of a processor for each node process
 
-server = MCPServer("files")
+TOOLS = """
+import inspect, json, os, sys, threading, time
+from pathlib import Path
+
 root = Path(os.environ["FILES"])
 
-@server.tool(description=os.environ.get("DESCRIBED", "Read a file."))
 def read(path: str) -> str:
     return (root / path).read_text()
 
-@server.tool()
 def write(path: str, text: str) -> dict[str, int]:
     with (root / "calls").open("a") as log:
         log.write(f"write {path}\\n")
     (root / path).write_text(text)
     return {"size": len(text)}
 
-@server.tool()
 def remove(path: str) -> str:
     (root / path).unlink()
     return "gone"
 
-@server.tool()
 def hang() -> str:
     (root / "hangs").touch()
     time.sleep(60)
     return ""
 
-@server.tool()
 def die() -> str:
     os._exit(3)
 
-@server.tool()
 def flood() -> str:
     return "x" * 20_000
 
+tools = {tool.__name__: tool for tool in (read, write, remove, hang, die, flood)}
+descriptions = {"read": os.environ.get("DESCRIBED", "Read a file.")}
+"""
+OFFICIAL = (
+    TOOLS
+    + """
+from mcp.server import MCPServer
+
+server = MCPServer("files")
+for name, tool in tools.items():
+    server.add_tool(tool, description=descriptions.get(name))
 server.run(*sys.argv[1:])
 """
+)
+# Speaks the protocol over stdio without the SDK, whose import takes a second of a processor.
+SERVER = (
+    TOOLS
+    + """
+def describe(name, tool):
+    properties = {argument: {"type": "string"} for argument in inspect.signature(tool).parameters}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"name": name, "description": descriptions.get(name, ""), "inputSchema": schema}
+
+def call(name, arguments):
+    try:
+        result = tools[name](**arguments)
+    except Exception as error:
+        return {"content": [{"type": "text", "text": f"Error executing tool {name}: {error!r}"}], "isError": True}
+    content = [{"type": "text", "text": str(result)}]
+    return {"content": content, **({"structuredContent": result} if isinstance(result, dict) else {})}
+
+def respond(request):
+    method, params = request["method"], request.get("params", {})
+    response = {"jsonrpc": "2.0", "id": request["id"]}
+    if method == "initialize":
+        server = {"name": "files", "version": "1"}
+        response["result"] = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": server}
+    elif method == "tools/list":
+        response["result"] = {"tools": [describe(name, tool) for name, tool in tools.items()]}
+    elif method == "tools/call":
+        response["result"] = call(params["name"], params.get("arguments") or {})
+    else:
+        response["error"] = {"code": -32601, "message": "unknown method"}
+    sys.stdout.write(json.dumps(response) + "\\n")
+    sys.stdout.flush()
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        threading.Thread(target=respond, args=(request,), daemon=True).start()
+"""
+)
 
 
 @pytest.fixture
@@ -79,12 +123,16 @@ def connection(files: Path) -> Iterator[Connection]:
     made.close()
 
 
-def test_results_are_what_the_server_gave(connection: Connection) -> None:
+def test_results_are_what_the_server_gave(files: Path, connection: Connection) -> None:
+    (files / "server.py").write_text(OFFICIAL)
     assert connection.call("read", {"path": "a.txt"}).result() == "hello"
     assert connection.call("write", {"path": "b.txt", "text": "two"}).result() == {"size": 3}
 
 
-def test_errors_of_a_tool_leave_the_server_in_use(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_a_tool_leave_the_server_in_use(
+    files: Path, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (files / "server.py").write_text(OFFICIAL)
     with pytest.raises(ToolFailed, match=r"files\.read: Error executing tool read"):
         connection.call("read", {"path": "missing.txt"}).result()
     with pytest.raises(ToolFailed, match=r"files\.reed"):
@@ -180,6 +228,7 @@ def cells(project: Project, sweep: str) -> dict[str, Any]:
 
 
 def test_nodes_call_tools_which_are_recorded_and_undone_by_others(project: Project) -> None:
+    project.write({"server.py": OFFICIAL})
     project.inside("run", "sweep.yaml", check=0)
 
     assert (project.folder / "files/b.txt").read_text() == (project.folder / "files/c.txt").read_text() == "hello"
@@ -234,14 +283,23 @@ def asked_to_hang(project: Project) -> bool:
     return (project.folder / "files" / "hangs").exists()
 
 
-def test_a_tool_that_changed_is_a_named_difference_of_two_sweeps(project: Project) -> None:
+def test_a_tool_that_changed_is_named_wherever_sweeps_are_compared(project: Project) -> None:
     project.inside("run", "sweep.yaml", check=0)
-    changed = FLOW.replace('"Read a file."', '"Read a file, always."')
-    project.write({"flow.py": changed, "sweep.yaml": SWEEP.replace("first", "second")})
-    project.inside("run", "sweep.yaml", check=0)
+    change_description(project)
+    refused = project.inside("baseline", "set", "main", "first", "--repeat", "1")
+    assert sentence("servers have changed {} since it ran", "files.read") in refused.said, "it has no repeats"
 
-    found = project.inside("compare", "first", "second", "--format", "json").json["changed"]["settings"]
-    assert [one["key"] for one in found] == ["environment.tools.files.read"]
+    project.inside("run", "sweep.yaml", check=0)
+    history = project.inside("report", "first", "--format", "json", check=0).json["history"]
+    assert [sweep["code_changed"] for sweep in history["sweeps"]] == [[], ["files.read"]]
+    before, after = (id for (id,) in project.query("SELECT id FROM sweeps ORDER BY created_at"))
+    settings = project.inside("compare", before, after, "--format", "json").json["changed"]["settings"]
+    assert [setting["key"] for setting in settings] == ["environment.tools.files.read"]
+
+    packages = "json_set(spec, '$.environment.packages', json_object('a', '1', 'b', '1', 'c', '1', 'd', '1', 'e', '1'))"
+    project.change(f"UPDATE sweeps SET spec = {packages} WHERE id = '{before}'")
+    compared = project.inside("compare", before, after).stdout
+    assert "environment.tools.files.read" in compared, "although an upgrade changed much else"
 
 
 def test_a_tool_that_changes_during_a_sweep_is_named(project: Project) -> None:
@@ -265,24 +323,6 @@ if len(starts.read_text()) > int(os.environ.get("HONEST", "1")):
     found = project.inside("compare", "first", "second", "--format", "json").json["changed"]["settings"]
     (changed,) = [one for one in found if one["key"] == "environment.tools.files.read"]
     assert changed["before"].startswith(f"{changed['after']} and ")
-
-
-def test_a_changed_tool_is_named_although_an_upgrade_changed_much_else(project: Project) -> None:
-    project.inside("run", "sweep.yaml", check=0)
-    change_description(project)
-    project.write({"sweep.yaml": SWEEP.replace("first", "second")})
-    project.inside("run", "sweep.yaml", check=0)
-    older = "json_set(spec, '$.environment.packages', json_object('a', '1', 'b', '1', 'c', '1', 'd', '1', 'e', '1'))"
-    project.change(f"UPDATE sweeps SET spec = {older} WHERE name = 'first'")
-    assert "environment.tools.files.read" in project.inside("compare", "first", "second").stdout
-
-
-def test_the_history_of_a_sweep_names_tools_that_changed(project: Project) -> None:
-    project.inside("run", "sweep.yaml", check=0)
-    change_description(project)
-    project.inside("run", "sweep.yaml", check=0)
-    history = project.inside("report", "first", "--format", "json", check=0).json["history"]
-    assert [one["code_changed"] for one in history["sweeps"]] == [[], ["files.read"]]
 
 
 def change_description(project: Project) -> None:
@@ -317,13 +357,6 @@ def test_who_retries_is_told_and_a_server_that_is_away_keeps_nobody_from_it(proj
     (project.folder / "server.py").unlink()
     project.inside("retry", "first", check=1)
     assert [attempts for (attempts,) in project.query("SELECT attempts FROM node_runs")] == [3]
-
-
-def test_a_sweep_whose_tools_changed_has_no_repeats(project: Project) -> None:
-    project.inside("run", "sweep.yaml", check=0)
-    change_description(project)
-    refused = project.inside("baseline", "set", "main", "first", "--repeat", "1")
-    assert sentence("servers have changed {} since it ran", "files.read") in refused.said
 
 
 def test_a_connection_looks_again_what_tools_are(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,7 +491,7 @@ def test_what_cannot_be_used_is_refused_before_anything_runs(project: Project, w
 
 def test_a_server_over_http_is_reached_by_its_address(files: Path) -> None:
     port = free_port()
-    script = SERVER.replace("server.run(*sys.argv[1:])", f'server.run("streamable-http", port={port})')
+    script = OFFICIAL.replace("server.run(*sys.argv[1:])", f'server.run("streamable-http", port={port})')
     env = {**os.environ, "FILES": str(files / "files")}
     process = subprocess.Popen([sys.executable, "-c", script], env=env, stderr=subprocess.DEVNULL)
     connection = Connection(Server("files", url=f"http://127.0.0.1:{port}/mcp"))

@@ -53,6 +53,10 @@ _NODE = ["wtb.execution.sandbox.worker_main", "wtb.execution.engine.native", "as
 NODES = {
     "plain": _NODE,
     "langgraph": [*_NODE, "wtb.integrations.langgraph", "langgraph.graph"],
+    "clients": [
+        *(*_NODE, "wtb.integrations.mcp", "mcp.client.stdio", "mcp.client.streamable_http"),
+        *("wtb.integrations.judges.asking", "openai.resources.chat"),
+    ],
 }
 _BECOME = "+"  # before the pid; without it an answer is the exit code
 _ROOM = "WTB_ROOM_FOR_THE_ENVIRONMENT"  # of a server: forked processes write theirs over it, for /proc
