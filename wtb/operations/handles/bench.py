@@ -487,7 +487,7 @@ class Bench(BenchMethods):
         ref: str,
         *,
         anyway: bool = False,
-        repeat: int = 0,
+        repeat: int | None = None,
         progress: ProgressCallback | None = None,
     ) -> BaselineSet:
         """Make a finished sweep the baseline of a name in its session. It is kept while it is one.
@@ -499,7 +499,7 @@ class Bench(BenchMethods):
         Returns:
             Which sweep is the baseline now, and which was it before; or a repeat that did not come to its end.
         """
-        if not repeat:
+        if repeat is None:
             return self.backend.call(set_baseline, name, ref, anyway=anyway)
         show = reporter(progress)
         return self.backend.call(repeat_baseline, name, ref, repeat=repeat, anyway=anyway, progress=show)

@@ -441,7 +441,7 @@ class SweepHandle(SweepMethods, TargetHandle):
 
     @documented_by(set_baseline)
     def set_baseline(
-        self, name: str, *, anyway: bool = False, repeat: int = 0, progress: ProgressCallback | None = None
+        self, name: str, *, anyway: bool = False, repeat: int | None = None, progress: ProgressCallback | None = None
     ) -> BaselineSet:
         """Make it the baseline of a name in its session. It is kept while it is one.
 
@@ -452,7 +452,7 @@ class SweepHandle(SweepMethods, TargetHandle):
         Returns:
             Which sweep is the baseline now, and which was it before; or a repeat that did not come to its end.
         """
-        if not repeat:
+        if repeat is None:
             return self.backend.call(set_baseline, name, self.id, anyway=anyway)
         show = reporter(progress)
         return self.backend.call(repeat_baseline, name, self.id, repeat=repeat, anyway=anyway, progress=show)

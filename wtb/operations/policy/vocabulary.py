@@ -14,10 +14,11 @@ from wtb.operations.registry import OPERATIONS, Operation, id_of_spelling
 
 CALL_TOOL = "call tool"  # an action that is no operation: a workflow that has a tool is submitted
 
-# What is called by itself although it is no operation, and the operation that it stands for.
+# Functions that are evaluated as another operation: parts of one, and what does the same as one and more.
 _STANDS_FOR = {
     "running.local:begin": "running.local:run",  # in Python
     "inspection.columns:cell_columns": "inspection.sweeps:cells",  # in pages
+    "results.baselines:repeat_baseline": "results.baselines:set_baseline",  # a policy about one is about both
 }
 
 Resource = Literal["Database", "Sweep", "Workflow", "Tool", "File", "Host", "Program"]
