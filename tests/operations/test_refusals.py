@@ -119,6 +119,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
 ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("executions.start_published", "approval"): "a single mode is a text, several are a list",
     ("sweeps.submit", "priority"): "it needs PostgreSQL, which is checked first",
+    ("questions.answer_all", "action"): "an empty one is a missing one, which the preview refuses",
     ("costs.show", "by"): "names in one text, which the command reads",
     ("evaluators.preview", "evaluator"): "its state is JSON, which the command reads",
     ("matrices.show", "group_by"): "names in one text, which the command reads",

@@ -240,6 +240,7 @@ DIFFERENCES = {
     **{(command, "value_file"): "`value` from a file" for command in ("answer", "answer-all")},
     ("answer", "no_run"): "is `run`, the other way round",
     ("answer", "run"): "is --no-run",
+    ("answer-all", "run"): "whoever answers many continues with `wtb resume`",
     ("regress", "final"): "a baseline is of the other cases",
     ("submit", "ref"): "of --wait: what was just submitted",
     ("submit", "timeout"): "of --wait: Ctrl-C ends it",

@@ -439,7 +439,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "sweeps.show": Operation(
         "inspection.sweeps:show",
         "show",
-        "Show a sweep, its cells, an execution or a checkpoint in detail.",
+        "Show a sweep, its cells, an execution or a checkpoint.",
         ("SweepHandle.details", "ExecutionHandle.details"),
     ),
     "cells.list": Operation(
