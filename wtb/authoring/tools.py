@@ -222,9 +222,9 @@ class _Bound:
             return calling if _in_loop() else _run(calling)
         return self._done(result, given, at, clock)
 
-    async def _awaited(self, made: Awaitable[Any], given: str, at: float, clock: float) -> Any:
+    async def _awaited(self, awaitable: Awaitable[Any], given: str, at: float, clock: float) -> Any:
         try:
-            result = await made
+            result = await awaitable
         except Exception as error:
             self._failed(error, given, at, clock)
             raise

@@ -216,12 +216,12 @@ class Workflow:
 
         def add(function: Callable[..., Any]) -> Tool:
             called = str(name or getattr(function, "__name__", type(function).__name__))
-            made = Tool(called, function, reverse, (inspect.getdoc(function) or "").partition("\n")[0])
+            tool = Tool(called, function, reverse, (inspect.getdoc(function) or "").partition("\n")[0])
             if called in self.tools:
                 self.problems.append(f"two tools are named {called!r}")
-            self.problems += made.problems()
-            self.tools[called] = made
-            return made
+            self.problems += tool.problems()
+            self.tools[called] = tool
+            return tool
 
         return add if fn is None else add(fn)
 

@@ -93,23 +93,25 @@ def bind(
         workflow = workflow or code.workflow(spec.workflow, lambda text: located(("workflow",), text))
         spec, places = expand_factors(spec, own_facts or workflow.facts(), code)
     draft = draft_of(spec)
-    made = complete(draft, code, workflow, evaluators, lambda text: located(("workflow",), text))
-    assert made.workflow is not None, "a sweep names a workflow"
-    facts = made.workflow.facts()
-    problems = [text if place is None else located(_written(place, places), text) for place, text in made.problems]
-    problems += _equal_problems(spec, facts, places) + _baseline_problems(spec, made.vary) + mode_problems(spec, facts)
+    completed = complete(draft, code, workflow, evaluators, lambda text: located(("workflow",), text))
+    assert completed.workflow is not None, "a sweep names a workflow"
+    facts = completed.workflow.facts()
+    problems = [text if place is None else located(_written(place, places), text) for place, text in completed.problems]
+    problems += (
+        _equal_problems(spec, facts, places) + _baseline_problems(spec, completed.vary) + mode_problems(spec, facts)
+    )
     if problems:
         raise InputError(*problems)
-    recipe = made.recipe
+    recipe = completed.recipe
     objects = {} if own_facts is None else {recipe.workflow or spec.workflow: own_facts.source}
     not_importable_reason = _tie(recipe, objects, evaluators or {})
-    fingerprints, parts = present_code(facts.nodes.values(), made.vary, recipe)
+    fingerprints, parts = present_code(facts.nodes.values(), completed.vary, recipe)
     return Bound(
         spec,
-        made.workflow,
+        completed.workflow,
         facts,
-        made.vary,
-        made.evaluators,
+        completed.vary,
+        completed.evaluators,
         fingerprints,
         params=recipe.params or {},
         recipe=recipe,

@@ -267,7 +267,7 @@ def _describe_missing(path: Path, error: OSError | ValueError) -> str:
 
 def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iterator[Row]]:
     """Return a function that reads rows from the callable or list at an import path."""
-    made = resolve(source)
+    resolved = resolve(source)
 
     def rows() -> Iterator[Row]:
         try:
@@ -281,8 +281,8 @@ def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iter
 
     def given() -> Iterator[Row]:
         with exits_as_errors():
-            cases = made() if callable(made) else made
-        once = isinstance(cases, Iterator) and cases is made
+            cases = resolved() if callable(resolved) else resolved
+        once = isinstance(cases, Iterator) and cases is resolved
         if once or not isinstance(cases, Iterable) or isinstance(cases, str | bytes | Mapping):
             text = f"'{source}' gave {describe(cases)}; expected a callable that returns an iterable of cases"
             raise InputError(where.problem(("cases",), text))

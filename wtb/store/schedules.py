@@ -281,14 +281,14 @@ def make_due(database: Database) -> list[Due]:
     cron text says was written while the clock was ahead, and is set right first.
     """
     ripe = sa.select(schedules, now().label("now")).where(schedules.c.status == "active", schedules.c.next_at <= now())
-    made = []
+    due_fires = []
     _set_right(database)
     with database.write() as connection:
         for row in fetch_rows(connection, ripe.with_for_update(skip_locked=True)):
             try:
                 fire = due(row["cron"], zone_of(row["tz"]), row["next_at"], row["now"], row["missed"])
             except InputError as error:  # this machine knows fewer time zones than that of `wtb schedule add`
-                made.append(Due(row["name"], None, 0, str(error)))
+                due_fires.append(Due(row["name"], None, 0, str(error)))
                 continue
             waits = sa.select(fires.c.fire_at).where(fires.c.schedule_id == row["id"], fires.c.status == "due").limit(1)
             fire_at, missed = fire.fire_at, fire.missed
@@ -299,8 +299,8 @@ def make_due(database: Database) -> list[Due]:
                 new = {"schedule_id": row["id"], "fire_at": fire_at, "status": "due", "why": reasons}
                 insert_missing(connection, fires, [new])
             connection.execute(schedules.update().where(schedules.c.id == row["id"]).values(next_at=fire.next_at))
-            made.append(Due(row["name"], fire_at, missed))
-    return made
+            due_fires.append(Due(row["name"], fire_at, missed))
+    return due_fires
 
 
 def is_misplaced(schedule: Mapping[str, Any]) -> bool:

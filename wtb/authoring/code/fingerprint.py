@@ -151,18 +151,18 @@ class _Makers:
             modules = tuple(dict.fromkeys(path.partition(":")[0] for path in self._paths))
             maker = ImportTime(modules, tuple(sorted(paths)), self._run_later)
             self._made[paths] = code_of(maker), has_varying_call(maker)
-        made, varies = self._made[paths]
-        files = made.parts.keys() & made.files.values()  # apart, since nodes may write them
+        graph_code, varies = self._made[paths]
+        files = graph_code.parts.keys() & graph_code.files.values()  # apart, since nodes may write them
         return replace(
             code,
-            files={**made.files, **code.files},
+            files={**graph_code.files, **code.files},
             parts={
                 **code.parts,
-                MADE_BY: made.source,
-                **{f"{MADE_BY} {name}": made.parts[name] for name in sorted(files)},
+                MADE_BY: graph_code.source,
+                **{f"{MADE_BY} {name}": graph_code.parts[name] for name in sorted(files)},
             },
             varying=[*code.varying, *(_computed(code.held.values, paths) if varies else ())],
-            not_followed=list(dict.fromkeys((*code.not_followed, *made.not_followed))),
+            not_followed=list(dict.fromkeys((*code.not_followed, *graph_code.not_followed))),
         )
 
     def with_params(self, variant: Variant, code: Code) -> Code:

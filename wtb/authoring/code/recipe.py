@@ -110,5 +110,5 @@ def make_variant(node: Node, added: AddedVariant, resolve: Callable[[str], Any] 
 
 def named(one: NamedEvaluator, given: Callable[..., Any] | None = None) -> Evaluator:
     """An evaluator under the name that it has in a sweep. Raises InputError."""
-    made = make_evaluator(one.name, one.options, load, given)
-    return replace(made, name=one.shown or made.name)
+    evaluator = make_evaluator(one.name, one.options, load, given)
+    return replace(evaluator, name=one.shown or evaluator.name)

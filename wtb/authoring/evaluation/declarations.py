@@ -86,7 +86,7 @@ def make_evaluator(
         elif name == assertions.__name__:
             problem_of = partial(problem_of_assertions, options)
     given: Callable[..., Any] = partial(fn, **options) if options else fn
-    made = Evaluator(
+    evaluator = Evaluator(
         _name(name, fn, declared["name"]) if passes is None or own_name else str(passes),
         given,
         _direction(name, declared["better"]),
@@ -104,9 +104,9 @@ def make_evaluator(
         partial(fn.wtb_class_of, options) if hasattr(fn, "wtb_class_of") else None,
         explanation(name, options) if is_built_in else None,
     )
-    made.check_failure_scores()
-    made.check_passes()
-    return made
+    evaluator.check_failure_scores()
+    evaluator.check_passes()
+    return evaluator
 
 
 def _reads(options: Mapping[str, Any]) -> Collection[str]:
@@ -150,12 +150,12 @@ def _combining(
     name: str, options: Mapping[str, Any], declared: dict[str, Any], resolve: Callable[[str], Any]
 ) -> dict[str, Any]:
     """The options of a combined evaluator with its parts made; what it declares is changed by them."""
-    made = with_parts(name, options, lambda part, its: make_evaluator(part, its, resolve), declared["timeout"])
+    combined = with_parts(name, options, lambda part, its: make_evaluator(part, its, resolve), declared["timeout"])
     if name == "not" and declared["name"] is None:  # which is a word of conditions, and can name nothing in them
-        declared["name"] = f"not_{made['of'][0].evaluator.name}"
-    if name == assertions.__name__ or any(part.asks for part in made["of"]):
+        declared["name"] = f"not_{combined['of'][0].evaluator.name}"
+    if name == assertions.__name__ or any(part.asks for part in combined["of"]):
         declared |= _declared_with_judges(declared)
-    return made
+    return combined
 
 
 def _declared_with_judges(declared: Mapping[str, Any]) -> Mapping[str, Any]:

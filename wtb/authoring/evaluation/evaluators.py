@@ -326,12 +326,12 @@ def evaluate(
 
     scored: takes the scores of each evaluator but the last as soon as they are there; those of the last are returned.
     """
-    made: list[Score] = []
+    latest_scores: list[Score] = []
     for number, one in enumerate(evaluators):
         if number:
-            scored(made)
-        made = _score(one, task, surroundings)
-    return made
+            scored(latest_scores)
+        latest_scores = _score(one, task, surroundings)
+    return latest_scores
 
 
 def score_now(scorer: Evaluator, case: ScoredCase, result: CellResult, seconds: float) -> list[Score]:

@@ -138,14 +138,14 @@ def _part(whole: str, item: object, make: MakeEvaluator, seconds: float) -> Part
     try:
         if name == JUDGE:
             threshold = _threshold_of_judge(options)
-        made = make(name, {**options, "timeout": seconds} if seconds else options)
+        evaluator = make(name, {**options, "timeout": seconds} if seconds else options)
     except InputError as error:
         raise InputError(*(f"evaluator {whole!r}: {text}" for text in error.problems)) from None
     if name == JUDGE:
-        _check_judge(whole, made, threshold)
+        _check_judge(whole, evaluator, threshold)
     else:
-        _check_combinable(whole, name, made)
-    return Part(made, weight, threshold, asks=seconds > 0)
+        _check_combinable(whole, name, evaluator)
+    return Part(evaluator, weight, threshold, asks=seconds > 0)
 
 
 def _threshold_of_judge(options: dict[str, Any]) -> Threshold | None:
@@ -159,9 +159,9 @@ def _threshold_of_judge(options: dict[str, Any]) -> Threshold | None:
     return Threshold(at_least=0.5) if options.get("rubric") is None else None
 
 
-def _check_judge(whole: str, made: Evaluator, threshold: Threshold | None) -> None:
+def _check_judge(whole: str, evaluator: Evaluator, threshold: Threshold | None) -> None:
     """Refuse a judge by whose levels nobody knows what passes, or that are on no scale from 0 to 1."""
-    ends = made.scale[""] if isinstance(made.scale, Mapping) else made.scale
+    ends = evaluator.scale[""] if isinstance(evaluator.scale, Mapping) else evaluator.scale
     if threshold is None and not (whole in _WEIGHTED and ends == PASS_OR_FAIL):
         raise InputError(
             f"evaluator {whole!r}: 'judge' gives a level of its rubric; expected 'at_least' or 'at_most' of it"
@@ -180,17 +180,17 @@ def _name_and_options(whole: str, item: object) -> tuple[str, dict[str, Any]]:
     raise InputError(f"evaluator {whole!r}: a part is {describe(item)}; {_FORM}")
 
 
-def _check_combinable(whole: str, name: str, made: Evaluator) -> None:
+def _check_combinable(whole: str, name: str, evaluator: Evaluator) -> None:
     """Refuse a part whose score says neither pass nor fail where it must, or is not on the scale of the others."""
-    if made.figure is not None:
+    if evaluator.figure is not None:
         raise InputError(f"evaluator {whole!r}: {name!r} is a figure over all cells of a row, which no cell has")
     if whole in _WEIGHTED:
-        ends = made.scale[""] if isinstance(made.scale, Mapping) else made.scale
+        ends = evaluator.scale[""] if isinstance(evaluator.scale, Mapping) else evaluator.scale
         if ends != PASS_OR_FAIL:
             raise InputError(
                 f"evaluator {whole!r}: {name!r} has no scale from 0 to 1; expected 'at_least' or 'at_most' of it"
             )
-    elif made.threshold is None and not returns_bool(BUILT_IN[name]) and BUILT_IN[name] not in PASS_OR_FAIL_PARTS:
+    elif evaluator.threshold is None and not returns_bool(BUILT_IN[name]) and BUILT_IN[name] not in PASS_OR_FAIL_PARTS:
         wanted = "expected 'at_least' or 'at_most' of it"
         raise InputError(f"evaluator {whole!r}: {name!r} gives a score, neither pass nor fail; {wanted}")
 

@@ -163,7 +163,7 @@ class ExecutionHistory:
         runs: The node runs that wrote the line, by id.
         unfinished: Node runs at the head that have not succeeded.
         decisions: Why it went where it went, by checkpoint.
-        made: Events by which people made checkpoints, by checkpoint.
+        manual_events: Events by which people made checkpoints, by checkpoint.
         notes: Notes that people gave with names, by checkpoint.
         execution: Whose history it is, in messages.
 
@@ -187,7 +187,7 @@ class ExecutionHistory:
     runs: Mapping[str, RecordedRun] = field(default_factory=dict)
     unfinished: Sequence[RecordedRun] = ()
     decisions: Mapping[str, Sequence[Decision]] = field(default_factory=dict)
-    made: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    manual_events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     execution: str | None = None
 
@@ -482,7 +482,7 @@ class ExecutionHistory:
         Returns:
             The checkpoint as in `document`.
         """
-        made = self.made.get(checkpoint.id)
+        manual_event = self.manual_events.get(checkpoint.id)
         document: CheckpointDocument = {
             "id": checkpoint.id,
             "parent": checkpoint.parent,
@@ -490,7 +490,7 @@ class ExecutionHistory:
             "name": checkpoint.name,
             "trigger": checkpoint.trigger,
             "created_at": iso(checkpoint.created_at),
-            "made": None if made is None else dict(made),
+            "made": None if manual_event is None else dict(manual_event),
             "writers": self.writers_of(checkpoint),
             "next": list(checkpoint.position.next),
             "decisions": [one.document() for one in self.decisions.get(checkpoint.id, ())],

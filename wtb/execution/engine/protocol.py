@@ -204,8 +204,8 @@ class Engine(Protocol):
 def engine_of(workflow: Workflow) -> Engine:
     """The engine that runs a workflow: it names the class by its import path."""
     module, _, name = workflow.engine.partition(":")
-    made: Engine = getattr(importlib.import_module(module), name)(workflow)
-    return made
+    engine: Engine = getattr(importlib.import_module(module), name)(workflow)
+    return engine
 
 
 def begin(engine: Engine, state: Values, root: Root) -> Joined | Failure:

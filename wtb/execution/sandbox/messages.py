@@ -208,7 +208,7 @@ def as_result(frame: Frame, record: Record) -> Result:
 
 
 def _as_result(head: ReadResult, blobs: Sequence[bytes], record: Record) -> Result:
-    made = Result(
+    result = Result(
         boundary.number(head["started_at"]),
         boundary.number(head["duration_s"]),
         record,
@@ -221,9 +221,9 @@ def _as_result(head: ReadResult, blobs: Sequence[bytes], record: Record) -> Resu
         boundary.files(head.get("files", ())),
         lag_s=boundary.optional(boundary.number, head.get("lag_s")),
     )
-    if [made.writes, made.failure, made.question].count(None) != 2:
+    if [result.writes, result.failure, result.question].count(None) != 2:
         raise Malformed("an attempt came to none of writes, a failure and a question, or to several")
-    return made
+    return result
 
 
 def read_frame(frame: Frame, kind: str, read: Callable[[Any, Sequence[bytes]], T]) -> T:

@@ -319,9 +319,13 @@ def _comment(context: Context, arguments: Arguments) -> Found:
         return Found(words, document, {"comments": f"{path_to('sweeps', ref)}/comments"})
     if "case" not in arguments:
         raise InputError("expected the case whose cell the comment is about", argument="case")
-    made = _do(context, "comments.add", ref, arguments["case"], arguments["text"], **_given(arguments, "row", "repeat"))
-    words = f"Comment {made['number']} is on case {made['case']}, row {made['row']}, repeat {made['repeat']}."
-    return Found(words, made, {"comments": f"{path_to('sweeps', made['sweep'])}/comments"})
+    comment = _do(
+        context, "comments.add", ref, arguments["case"], arguments["text"], **_given(arguments, "row", "repeat")
+    )
+    words = (
+        f"Comment {comment['number']} is on case {comment['case']}, row {comment['row']}, repeat {comment['repeat']}."
+    )
+    return Found(words, comment, {"comments": f"{path_to('sweeps', comment['sweep'])}/comments"})
 
 
 def _cases(context: Context, arguments: Arguments) -> Found:

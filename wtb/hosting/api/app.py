@@ -297,8 +297,8 @@ def _response(route: Route, request: Request, returned: Any) -> Response:
         return StreamingResponse(found.pieces, headers=found.headers, media_type=found.media_type)
     if route.location is None:
         return Response(as_json(found), headers=tagged, media_type="application/json")
-    made = {"Location": PREFIX + route.location.format_map(found)}
-    return Response(as_json(found), HTTPStatus.CREATED, made, media_type="application/json")
+    headers = {"Location": PREFIX + route.location.format_map(found)}
+    return Response(as_json(found), HTTPStatus.CREATED, headers, media_type="application/json")
 
 
 _REQUEST = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)

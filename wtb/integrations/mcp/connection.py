@@ -204,10 +204,10 @@ async def _page(client: Client, cursor: str | None) -> ListToolsResult:
     return await client.list_tools(cursor=cursor, cache_mode="bypass")
 
 
-async def _hold(server: Server, made: asyncio.Future[Client], end: asyncio.Event) -> None:
+async def _hold(server: Server, client_future: asyncio.Future[Client], end: asyncio.Event) -> None:
     """Hold a connection open until its end: it has to be closed by the task that opened it."""
     async with _client(server) as client:
-        made.set_result(client)
+        client_future.set_result(client)
         await end.wait()
 
 

@@ -155,10 +155,10 @@ class _Recorded:
 
 def _record_copies(make: Callable[..., Any], prices: Prices) -> Callable[..., Any]:
     @wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
+    def record(*args: Any, **kwargs: Any) -> Any:
         return record_calls(make(*args, **kwargs), prices=prices)
 
-    return made
+    return record
 
 
 def _record(method: Callable[..., Any], raw: bool, tariff: _Tariff, path: Path) -> Callable[..., Any]:

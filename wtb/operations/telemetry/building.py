@@ -58,9 +58,9 @@ def make_spans(
         ids: Those of the executions, `AT_A_TIME` at most.
         options: What spans say.
     """
-    made = _Spans(sweep, options or SpanOptions(), traced_executions(database, ids))
-    made.share(database)
-    return list(made.make(database, ids))
+    spans = _Spans(sweep, options or SpanOptions(), traced_executions(database, ids))
+    spans.share(database)
+    return list(spans.make(database, ids))
 
 
 class _Spans:

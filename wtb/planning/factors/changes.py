@@ -75,11 +75,13 @@ def _changed(
         changed[parameter] = _level(refs, bound.spec.texts, base, parameter, level, typed=typed)
     of = ref.of if ref is not None and ref.levels else None if name == node.default else name
     source = ref.source if ref is not None and ref.levels else None
-    made = point_name(changed, base_name(of, source))
-    if made in node.variants:
-        return made
+    variant_name = point_name(changed, base_name(of, source))
+    if variant_name in node.variants:
+        return variant_name
     pairs = [[parameter, level] for parameter, level in changed.items()]
-    return {key: value for key, value in {"name": made, "of": of, "with": source, "levels": pairs}.items() if value}
+    return {
+        key: value for key, value in {"name": variant_name, "of": of, "with": source, "levels": pairs}.items() if value
+    }
 
 
 def _refs(bound: Bound, node: str) -> list[VariantRef]:

@@ -61,9 +61,9 @@ class VariantRef(Strict):
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
         extra = {"with": self.source, "of": self.of}
-        made = {"name": self.name} | {key: text for key, text in extra.items() if text}
+        fields = {"name": self.name} | {key: text for key, text in extra.items() if text}
         # As pairs, since PostgreSQL keeps no order of keys.
-        return made | ({"levels": [list(pair) for pair in self.levels.items()]} if self.levels else self.params)
+        return fields | ({"levels": [list(pair) for pair in self.levels.items()]} if self.levels else self.params)
 
 
 class Unsettled(Strict):

@@ -62,14 +62,17 @@ _OF_SCORE = ("value", "error", "observed", "version", "reason")
 
 
 def write_scores(
-    database: Database, sweep: SweepRow, made: Iterable[tuple[ExecutionRow, Sequence[Score]]], also: Also | None = None
+    database: Database,
+    sweep: SweepRow,
+    scores_by_execution: Iterable[tuple[ExecutionRow, Sequence[Score]]],
+    also: Also | None = None,
 ) -> int:
     """Replace the scores of these metrics for the cells of each execution. Returns how many were written.
 
     also: is called first within the transaction, with how many it writes; what it raises ends it.
     """
     rows, event_rows, names, ids = [], [], {}, []
-    for execution, found in made:
+    for execution, found in scores_by_execution:
         ids.append(execution.id)
         for score in found:
             names[score.metric] = score.measure.row()

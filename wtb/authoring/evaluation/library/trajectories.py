@@ -64,12 +64,12 @@ def tools_avoided(case: ScoredCase, result: CellResult, *, field: str, tools: li
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def tool_arguments(case: ScoredCase, result: CellResult, *, field: str) -> bool:
     """Every expected call was made, with these arguments at least; each call answers for one of them."""
-    made = list(_calls(result, field))
+    calls = list(_calls(result, field))
     for wanted in _expected_calls(case, field):
-        fitting = next((call for call in made if call.name == wanted.name and _includes(call, wanted)), None)
+        fitting = next((call for call in calls if call.name == wanted.name and _includes(call, wanted)), None)
         if fitting is None:
             return False
-        made.remove(fitting)
+        calls.remove(fitting)
     return True
 
 

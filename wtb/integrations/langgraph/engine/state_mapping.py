@@ -91,12 +91,12 @@ class Known:
         self._found: dict[int, tuple[Any, Value]] = {}
 
     def decode(self, value: Value) -> Any:
-        made = decode(value.data)
-        self._found[id(made)] = made, value
-        return made
+        decoded = decode(value.data)
+        self._found[id(decoded)] = decoded, value
+        return decoded
 
-    def value(self, made: Any) -> Value | None:
-        found = self._found.get(id(made))
+    def value(self, decoded: Any) -> Value | None:
+        found = self._found.get(id(decoded))
         return None if found is None else found[1]
 
 
@@ -148,8 +148,8 @@ def writes_of(values: Values, known: Known) -> list[Write]:
     found = []
     for key, value in sorted(values.items(), key=lambda item: int(item[0].partition(AGAIN)[2] or 0)):
         channel = key.partition(AGAIN)[0].removeprefix(HIDDEN)
-        made = known.decode(value)
-        found.append((channel, _send(made) if channel == TASKS else made))
+        decoded = known.decode(value)
+        found.append((channel, _send(decoded) if channel == TASKS else decoded))
     return found
 
 
