@@ -20,12 +20,13 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import orjson
 
 from wtb.core.errors import InputError, one_line
+from wtb.core.values import Json
 
 ANSWER_S = 10.0  # of a webhook, all of it but looking up its name
 COMMAND_S = 60.0
@@ -138,7 +139,7 @@ def shown(target: Target) -> str | None:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}" + ("/..." if url.path.strip("/") or url.query else "")
 
 
-def send(target: Target, message: Mapping[str, object], key: str) -> None:
+def send(target: Target, message: Mapping[str, Json], key: str) -> None:
     """Send a message once; a command starts in this folder. Raises NotificationError.
 
     key: the same for each try, so that a receiver can recognize duplicates.
@@ -162,7 +163,7 @@ def payload_of(target: Target) -> Payload:
     return target.get("payload", of_host)
 
 
-def shaped(payload: Payload, message: Mapping[str, object], key: str) -> dict[str, Any]:
+def shaped(payload: Payload, message: Mapping[str, Json], key: str) -> dict[str, Json]:
     """Return a message as its receiver reads it: as it is, or its text and a link.
 
     Sources: Slack, "Sending messages using incoming webhooks" and "Formatting text for app surfaces";
@@ -174,7 +175,7 @@ def shaped(payload: Payload, message: Mapping[str, object], key: str) -> dict[st
             text = text.replace(char, name)
         return {"text": f"{text}\n<{url}|{_OPEN}>" if url else text}
     if payload == "teams":
-        card: dict[str, object] = {
+        card: dict[str, Json] = {
             "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
             "type": "AdaptiveCard",
             "version": "1.4",

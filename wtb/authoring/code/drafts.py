@@ -14,7 +14,9 @@ from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean, nearest_names
+from wtb.core.mappings import Params
 from wtb.core.serialization.codec import decode, encode
+from wtb.core.values import Json
 
 Place = tuple[str | int, ...]  # in a sweep file
 Problem = tuple[Place | None, str]  # None for what no place of the file is to blame for
@@ -50,7 +52,7 @@ class VariantDraft:
     name: str
     source: str | None = None
     of: str | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     is_own: bool = False
 
 
@@ -77,8 +79,8 @@ class Draft:
     vary: Mapping[str, Sequence[VariantDraft] | None] = field(default_factory=dict)
     forks: Mapping[str, Sequence[VariantDraft]] = field(default_factory=dict)
     evaluators: Sequence[NamedEvaluator] = ()
-    params: Mapping[str, Any] = field(default_factory=dict)
-    servers: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
+    servers: Mapping[str, Json] = field(default_factory=dict)
     permitted: Sequence[str] | None = None
     is_checked: bool = False
     name: str | None = None
@@ -153,7 +155,7 @@ def complete(
         workflow = code.workflow(draft.workflow, problem)
     made = Completed(None, Recipe(None))
     variants: list[AddedVariant] = []
-    params: Mapping[str, Any] = draft.params
+    params: Params = draft.params
     if workflow is not None:
         if not draft.is_checked:
             workflow.validate()

@@ -14,7 +14,9 @@ from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.workflow import Workflow
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.mappings import Options, Params
 from wtb.core.serialization.codec import decode, encode
+from wtb.core.values import Json
 
 SERVERS: Final = "wtb.integrations.mcp.declaring:use_declared"  # which knows of MCP
 
@@ -27,7 +29,7 @@ class AddedVariant:
     name: str
     source: str | None
     of: str | None
-    params: Mapping[str, Any]
+    params: Params
 
 
 @frozen
@@ -35,7 +37,7 @@ class NamedEvaluator:
     """An evaluator by built-in name or import path, its options, and the name it goes by in this sweep."""
 
     name: str
-    options: Mapping[str, Any]
+    options: Options
     shown: str
 
 
@@ -49,9 +51,9 @@ class Recipe:
     workflow: str | None
     variants: Sequence[AddedVariant] = ()
     evaluators: Sequence[NamedEvaluator] = ()
-    params: Mapping[str, Any] | None = None
+    params: Params | None = None
     vary: Sequence[str] = ()
-    servers: Mapping[str, Any] = field(default_factory=dict)
+    servers: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def paths(self) -> Sequence[str]:
@@ -91,7 +93,7 @@ def assemble(recipe: Recipe) -> tuple[Workflow | None, list[Evaluator]]:
     return workflow, [named(one) for one in recipe.evaluators]
 
 
-def add_server(workflow: Workflow, name: str, declared: Mapping[str, Any]) -> None:
+def add_server(workflow: Workflow, name: str, declared: Mapping[str, Json]) -> None:
     """Have nodes call tools of a server that a sweep declares. Raises InputError."""
     load(SERVERS)(workflow, name, declared)
 

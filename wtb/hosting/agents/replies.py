@@ -8,6 +8,8 @@ from typing import Final, NotRequired
 
 from typing_extensions import TypedDict
 
+from wtb.core.mappings import JsonSchema
+from wtb.core.values import Json
 from wtb.display.json_text import as_json
 
 MOST_TOKENS: Final = 10_000
@@ -32,12 +34,12 @@ class Reply(TypedDict):
 
     decision: str
     done: bool
-    document: dict[str, object]
+    document: dict[str, Json]
     left_out: list[str]
     confirm: NotRequired[ConfirmDocument]
 
 
-REPLY_SCHEMA: Final[dict[str, object]] = {
+REPLY_SCHEMA: Final[JsonSchema] = {
     "type": "object",
     "properties": {
         "decision": {"type": "string", "description": "What was found or done, in words."},

@@ -16,13 +16,16 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
+from wtb.core.values import Json
+from wtb.hosting.agents.replies import Reply
+
 TASKS: Final = "io.modelcontextprotocol/tasks"
 POLL_MS: Final = 2000
 # A task that "failed" has an error of the protocol; that of a sweep is its result.
 _STATUSES: Final = {"completed": "completed", "failed": "completed", "cancelled": "cancelled"}
 
 _Request = ServerRequestContext[Any, Any]
-CallTool = Callable[[_Request, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
+CallTool = Callable[[_Request, str, Mapping[str, Json]], Awaitable[types.CallToolResult]]
 
 
 class TaskParams(types.RequestParams):
@@ -113,12 +116,12 @@ class SweepTasks(Extension):
         return {**sweep, "words": reply["decision"]}
 
 
-def _document(answer: types.CallToolResult) -> dict[str, Any]:
+def _document(answer: types.CallToolResult) -> Reply:
     """What a tool replied. Raises MCPError where it refused."""
     if answer.is_error or answer.structured_content is None:
         texts = [one.text for one in answer.content if isinstance(one, types.TextContent)]
         raise MCPError(types.INVALID_PARAMS, " ".join(texts))
-    reply: dict[str, Any] = answer.structured_content
+    reply: Reply = answer.structured_content
     return reply
 
 

@@ -15,6 +15,7 @@ from wtb.core.documents.results.outputs import CommentDocument, CommentsDocument
 from wtb.core.documents.sweeps import CellDocument, StatusDocument
 from wtb.core.errors import InputError
 from wtb.core.tree.stored_spec import Limits
+from wtb.core.values import Json
 from wtb.display.cell_rows import cell_row
 from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
@@ -223,7 +224,7 @@ class SweepHandle(SweepMethods, TargetHandle):
         self,
         *,
         cases: str | Path | Sequence[Any] | None = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, Json] | None = None,
         repeats: int | None = None,
         vary: Mapping[str, Sequence[Any]] | None = None,
         combination: Mapping[str, str] | None = None,
@@ -271,7 +272,7 @@ class SweepHandle(SweepMethods, TargetHandle):
         self,
         *,
         cases: str | Path | Sequence[Any] | None = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, Json] | None = None,
         repeats: int | None = None,
         vary: Mapping[str, Sequence[Any]] | None = None,
         new_name: str | None = None,

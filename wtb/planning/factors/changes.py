@@ -16,7 +16,7 @@ from wtb.planning.factors.expansion import read_level
 from wtb.planning.factors.references import names_label
 from wtb.planning.factors.variant_forms import VariantRef
 
-Form = str | Mapping[str, Any]  # a variant, as a sweep file has it
+Form = str | Mapping[str, Json]  # a variant, as a sweep file has it
 
 
 def with_changed_levels(
@@ -38,7 +38,7 @@ def with_changed_levels(
     """
     nodes = bound.workflow.nodes
     found = {key: form for key, form in forms.items() if _factor(nodes, key) is None}
-    changes: dict[str, dict[str, Any]] = {}
+    changes: dict[str, dict[str, Json]] = {}
     for key, level in forms.items():
         if (factor := _factor(nodes, key)) is not None:
             node, parameter = factor
@@ -57,7 +57,7 @@ def _factor(nodes: Mapping[str, Node], key: str) -> tuple[str, str] | None:
 
 
 def _changed(
-    bound: Bound, node: Node, levels: Mapping[str, Any], chosen: Sequence[Mapping[str, str]], *, typed: bool
+    bound: Bound, node: Node, levels: Mapping[str, Json], chosen: Sequence[Mapping[str, str]], *, typed: bool
 ) -> Form:
     """Return a variant of a node with other levels than the one that combinations choose."""
     names = list(dict.fromkeys(choices.get(node.name, node.default) for choices in chosen))

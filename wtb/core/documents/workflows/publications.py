@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.documents.workflows.graphs import WorkflowDocument
+from wtb.core.values import Json
 
 
 class PublishedType(TypedDict):
@@ -17,7 +18,7 @@ class PublishedType(TypedDict):
     """
 
     shown: str
-    schema: dict[str, Any] | None
+    schema: dict[str, Json] | None
     plain: bool
 
 
@@ -127,7 +128,7 @@ class PublicationDocument(TypedDict):
     error: str | None
     failed_at: str | None
     failed_by: str | None
-    options: NotRequired[dict[str, Any]]  # of an evaluator, as the JSON Schema of an object
+    options: NotRequired[dict[str, Json]]  # of an evaluator, as the JSON Schema of an object
 
 
 class PublishedWorkflowDocument(PublicationDocument):
@@ -140,7 +141,7 @@ class BuiltInDocument(TypedDict):
     """A built-in evaluator; its options as the JSON Schema of an object."""
 
     name: str
-    options: dict[str, Any]
+    options: dict[str, Json]
 
 
 class PublicationsDocument(TypedDict):
