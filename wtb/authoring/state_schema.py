@@ -25,7 +25,7 @@ _EMPTY: dict[Any, Callable[[], Any]] = {t: t for t in (list, dict, set, tuple, f
 class InputRead(NamedTuple):
     """A case's input as values of the state, by key, and what is wrong with it, in words."""
 
-    values: State
+    values: dict[str, Any]
     problems: list[str]
 
 

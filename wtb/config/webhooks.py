@@ -26,7 +26,6 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 import orjson
 
 from wtb.core.errors import InputError, one_line
-from wtb.core.values import Json
 
 ANSWER_S = 10.0  # of a webhook, all of it but looking up its name
 COMMAND_S = 60.0
@@ -139,7 +138,7 @@ def shown(target: Target) -> str | None:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}" + ("/..." if url.path.strip("/") or url.query else "")
 
 
-def send(target: Target, message: Mapping[str, Json], key: str) -> None:
+def send(target: Target, message: Mapping[str, object], key: str) -> None:
     """Send a message once; a command starts in this folder. Raises NotificationError.
 
     key: the same for each try, so that a receiver can recognize duplicates.
@@ -163,7 +162,7 @@ def payload_of(target: Target) -> Payload:
     return target.get("payload", of_host)
 
 
-def shaped(payload: Payload, message: Mapping[str, Json], key: str) -> dict[str, Json]:
+def shaped(payload: Payload, message: Mapping[str, object], key: str) -> dict[str, object]:
     """Return a message as its receiver reads it: as it is, or its text and a link.
 
     Sources: Slack, "Sending messages using incoming webhooks" and "Formatting text for app surfaces";
@@ -175,7 +174,7 @@ def shaped(payload: Payload, message: Mapping[str, Json], key: str) -> dict[str,
             text = text.replace(char, name)
         return {"text": f"{text}\n<{url}|{_OPEN}>" if url else text}
     if payload == "teams":
-        card: dict[str, Json] = {
+        card: dict[str, object] = {
             "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
             "type": "AdaptiveCard",
             "version": "1.4",

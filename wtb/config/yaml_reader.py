@@ -60,7 +60,7 @@ class Document:
     """A mapping that was read, with the line of each key."""
 
     file: str
-    data: dict[str, Json]
+    data: dict[str, Any]
     _lines: dict[Loc, int] = field(repr=False, compare=False)
 
     def line(self, loc: Loc) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from wtb.core.factors.factors import label_columns, labels_of
-from wtb.core.values import Json
 from wtb.display.json_text import value_as_json
 from wtb.display.matrix import csv
 
@@ -25,7 +24,7 @@ _MEASURED: Final = frozenset(_SPENT.values())  # of failed cells, too: they coun
 _CELL: Final = ("case", "repeat", "tags", "expected", "status", "error", "execution")
 
 
-def cell_row(cell: CellDocument, metrics: Sequence[str], keys: Sequence[str] = ()) -> dict[str, Json]:
+def cell_row(cell: CellDocument, metrics: Sequence[str], keys: Sequence[str] = ()) -> dict[str, Any]:
     """Return a cell as a row by column; the columns are the same for all cells of a sweep.
 
     Args:
@@ -34,7 +33,7 @@ def cell_row(cell: CellDocument, metrics: Sequence[str], keys: Sequence[str] = (
         keys: Keys of the final state that are columns, too.
     """
     combination, counted = cell["combination"], cell.get("counted", cell["scores"])
-    row: dict[str, Json] = {**combination, **{k: v for k, v in labels_of(combination).items() if k not in combination}}
+    row: dict[str, Any] = {**combination, **{k: v for k, v in labels_of(combination).items() if k not in combination}}
     parts = (
         ("cell", {key: cell[key] for key in _CELL}),
         ("metric", {metric: cell["scores"].get(metric) for metric in metrics}),

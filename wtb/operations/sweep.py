@@ -12,7 +12,6 @@ from typing import Any
 
 from wtb.authoring.code.resolve import as_workflow
 from wtb.config.yaml_reader import Located
-from wtb.core.mappings import SweepKeys
 from wtb.operations.context import open_context
 from wtb.operations.handles.records import ProgressCallback, reporter
 from wtb.operations.handles.sweep import SweepHandle

@@ -260,7 +260,7 @@ _RECORDED = (
 )
 
 
-def as_written(stored: SweepKeys) -> SweepKeys:
+def as_written(stored: SweepKeys) -> dict[str, Any]:
     """The keys of the sweep file of a stored spec, as they are called today, without what was recorded beside them."""
     written = {key: value for key, value in stored.items() if key not in _RECORDED}
     if "tolerance" in written:  # in archives of earlier versions

@@ -16,7 +16,6 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean, nearest_names
 from wtb.core.mappings import Params
 from wtb.core.serialization.codec import decode, encode
-from wtb.core.values import Json
 
 Place = tuple[str | int, ...]  # in a sweep file
 Problem = tuple[Place | None, str]  # None for what no place of the file is to blame for
@@ -80,7 +79,7 @@ class Draft:
     forks: Mapping[str, Sequence[VariantDraft]] = field(default_factory=dict)
     evaluators: Sequence[NamedEvaluator] = ()
     params: Params = field(default_factory=dict)
-    servers: Mapping[str, Json] = field(default_factory=dict)
+    servers: Mapping[str, Any] = field(default_factory=dict)
     permitted: Sequence[str] | None = None
     is_checked: bool = False
     name: str | None = None

@@ -16,7 +16,6 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.mappings import Options, Params
 from wtb.core.serialization.codec import decode, encode
-from wtb.core.values import Json
 
 SERVERS: Final = "wtb.integrations.mcp.declaring:use_declared"  # which knows of MCP
 
@@ -53,7 +52,7 @@ class Recipe:
     evaluators: Sequence[NamedEvaluator] = ()
     params: Params | None = None
     vary: Sequence[str] = ()
-    servers: Mapping[str, Json] = field(default_factory=dict)
+    servers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def paths(self) -> Sequence[str]:
@@ -93,7 +92,7 @@ def assemble(recipe: Recipe) -> tuple[Workflow | None, list[Evaluator]]:
     return workflow, [named(one) for one in recipe.evaluators]
 
 
-def add_server(workflow: Workflow, name: str, declared: Mapping[str, Json]) -> None:
+def add_server(workflow: Workflow, name: str, declared: Mapping[str, Any]) -> None:
     """Have nodes call tools of a server that a sweep declares. Raises InputError."""
     load(SERVERS)(workflow, name, declared)
 

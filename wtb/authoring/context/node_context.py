@@ -25,7 +25,7 @@ from wtb.authoring.context.prices import load_prices, price
 from wtb.authoring.context.usage import normalized_usage
 from wtb.authoring.tools import Gate, ServerTools, Tool, ToolReport, Tools
 from wtb.core.errors import BudgetReached, InputError, StateError
-from wtb.core.mappings import Arguments, Params, State
+from wtb.core.mappings import Arguments, Params
 from wtb.core.questions import Answer
 from wtb.core.scoring.unknown_costs import Cause
 from wtb.core.serialization.codec import decode, encode

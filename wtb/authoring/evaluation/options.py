@@ -10,7 +10,7 @@ from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.library.safety import KINDS
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
-from wtb.core.mappings import JsonSchema, Options
+from wtb.core.mappings import Options
 
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
@@ -49,7 +49,7 @@ class Option:
             return self._has_names(value)
         return not self.choices or value in self.choices
 
-    def schema(self) -> JsonSchema:
+    def schema(self) -> dict[str, Any]:
         """Return what it may be as a JSON Schema."""
         types = [_JSON_TYPES[one] for one in self.kinds if one in _JSON_TYPES]
         items: dict[str, Any] = {"type": "string", "enum": list(self.choices)} if self.choices else {"type": "string"}
@@ -108,7 +108,7 @@ _CHECKED_BY_OTHERS: Mapping[str, Option] = {  # by libraries that know what they
 }
 
 
-def options_schema(fn: Callable[..., Any]) -> JsonSchema:
+def options_schema(fn: Callable[..., Any]) -> dict[str, Any]:
     """Return the options of a built-in evaluator that combines no others, as the JSON Schema of an object."""
     parameters = [one for one in inspect.signature(fn).parameters.values() if one.kind is one.KEYWORD_ONLY]
     rules = {**_OPTIONS, **_CHECKED_BY_OTHERS}

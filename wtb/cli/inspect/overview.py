@@ -14,7 +14,6 @@ from wtb.cli import options
 from wtb.cli.console import existing_backend, open_backend
 from wtb.cli.output import present, present_all
 from wtb.core.errors import InputError
-from wtb.core.mappings import Arguments
 from wtb.core.units import parse_duration
 from wtb.display.text import sweeps
 from wtb.operations.inspection import sweeps as operations
@@ -53,7 +52,7 @@ def list_(
         raise InputError("--runs lists single executions only, and --all sweeps as well; give one of them")
     filters = {"workflow": workflow, "status": status, "project": project}
     filters["session"] = os.environ.get("WTB_SESSION") or None if session is None else session
-    chosen: Arguments = {**filters, "limit": limit, "after": after}
+    chosen: dict[str, Any] = {**filters, "limit": limit, "after": after}
     chosen["since"] = None if since is None else time_of(since)
     if status is not None:  # also where there is no database yet
         operations.check_run_status(status) if runs else operations.check_sweep_status(status, singles=singles)

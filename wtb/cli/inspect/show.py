@@ -13,7 +13,6 @@ from wtb.cli.console import open_backend, put, read_row, say, width
 from wtb.cli.output import in_color, present, put_cells, put_lines, put_value
 from wtb.cli.pages import open_page
 from wtb.core.errors import InputError, NotFound
-from wtb.core.mappings import Arguments
 from wtb.core.status import FAILED_CELLS
 from wtb.display.text import sweeps
 from wtb.operations.inspection import sweeps as operations
@@ -110,7 +109,7 @@ def show(
     asked = _Asked(open_backend(db), ref, options.Format.table if is_csv else options.Format(format.value), output)
     backend = asked.backend
     wanted = [*(statuses or ()), *(FAILED_CELLS if failed else ())]
-    of_outputs: Arguments = {
+    of_outputs: dict[str, Any] = {
         "rows": rows and [read_row(row) for row in rows],
         "differ": differ and [read_row(row) for row in differ],
         "worst": worst,
@@ -129,7 +128,7 @@ def show(
 
         if cells or calls or open_it or statuses:
             raise InputError("--outputs is a view of its own; give it without --cells, --status, --calls and --open")
-        chosen: Arguments = {"keys": keys or (), "failed": failed, "cases": () if case is None else (case,)}
+        chosen: dict[str, Any] = {"keys": keys or (), "failed": failed, "cases": () if case is None else (case,)}
         chosen |= {} if limit is None else {"limit": limit}
         document = backend.call(side_by_side.outputs, ref, **of_outputs, **chosen)
         if is_csv:

@@ -47,7 +47,7 @@ def node_after(mode: Mode) -> str | None:
     return None if isinstance(mode, str) else mode["after"]
 
 
-def mode_text(mode: str | Mapping[str, str]) -> str:
+def mode_text(mode: str | Mapping[str, object]) -> str:
     """Return a mode as commands write it."""
     return mode if isinstance(mode, str) else f"after {mode['after']}"
 

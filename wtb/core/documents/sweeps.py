@@ -201,7 +201,7 @@ class SweepDefinition(TypedDict):
     combinations: int
     repeats: int
     seed: int
-    params: dict[str, Json]
+    params: dict[str, Any]
     baseline: Combination | None
     evaluate: list[Any]
     limits: Limits

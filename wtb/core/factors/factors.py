@@ -90,7 +90,7 @@ def _factors(node: str, refs: Sequence[Any]) -> tuple[Factor, ...]:
     )
 
 
-def levels_of(ref: Mapping[str, Json] | str) -> Mapping[str, Json]:
+def levels_of(ref: Mapping[str, Any] | str) -> Mapping[str, Json]:
     """Return the levels of a variant, parameter -> level in declared order.
 
     Args:

@@ -103,7 +103,7 @@ class Brief(TypedDict):
     """What a list of sweeps shows of one."""
 
     title: str
-    score: str | None
+    score: tuple[str, str] | None
     verdict: str
     verdict_tone: Tone
 

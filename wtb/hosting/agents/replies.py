@@ -8,7 +8,6 @@ from typing import Final, NotRequired
 
 from typing_extensions import TypedDict
 
-from wtb.core.mappings import JsonSchema
 from wtb.core.values import Json
 from wtb.display.json_text import as_json
 
@@ -39,7 +38,7 @@ class Reply(TypedDict):
     confirm: NotRequired[ConfirmDocument]
 
 
-REPLY_SCHEMA: Final[JsonSchema] = {
+REPLY_SCHEMA: Final[dict[str, object]] = {
     "type": "object",
     "properties": {
         "decision": {"type": "string", "description": "What was found or done, in words."},
@@ -88,7 +87,7 @@ def make_reply(decision: str, document: object, *, done: bool = True, confirm: C
     return reply
 
 
-def _cut(value: object, path: str, step: tuple[int, int], left_out: list[str]) -> object:
+def _cut(value: Json, path: str, step: tuple[int, int], left_out: list[str]) -> Json:
     """Return a value with short lists and texts; note what is gone."""
     items, characters = step
     if isinstance(value, str):

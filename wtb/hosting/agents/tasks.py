@@ -17,7 +17,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
 from wtb.core.values import Json
-from wtb.hosting.agents.replies import Reply
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 POLL_MS: Final = 2000
@@ -116,12 +115,12 @@ class SweepTasks(Extension):
         return {**sweep, "words": reply["decision"]}
 
 
-def _document(answer: types.CallToolResult) -> Reply:
+def _document(answer: types.CallToolResult) -> dict[str, Any]:
     """What a tool replied. Raises MCPError where it refused."""
     if answer.is_error or answer.structured_content is None:
         texts = [one.text for one in answer.content if isinstance(one, types.TextContent)]
         raise MCPError(types.INVALID_PARAMS, " ".join(texts))
-    reply: Reply = answer.structured_content
+    reply: dict[str, Any] = answer.structured_content
     return reply
 
 

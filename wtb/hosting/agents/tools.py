@@ -12,9 +12,7 @@ from urllib.parse import quote
 from typing_extensions import TypedDict
 
 from wtb.core.classes.frozen import frozen
-from wtb.core.documents.executions import StandingDocument
 from wtb.core.documents.matrix import MatrixDocument
-from wtb.core.documents.sweeps import StatusDocument
 from wtb.core.errors import InputError
 from wtb.core.mappings import Arguments, JsonSchema
 from wtb.core.scoring.reasons import MOST_COMMENT
@@ -143,7 +141,7 @@ class Tool:
     preview: Callable[[Context, ToolArguments], Found] | None = None
 
     @property
-    def schema(self) -> JsonSchema:
+    def schema(self) -> dict[str, object]:
         """What its arguments have to be."""
         properties = dict(self.properties)
         if self.preview is not None:
@@ -361,7 +359,7 @@ def _would_fork(context: Context, arguments: ToolArguments) -> Found:
     return Found(words, document, {}, target)
 
 
-def _subject(document: StandingDocument | StatusDocument) -> str:
+def _subject(document: Mapping[str, Any]) -> str:
     """Return the id of what a status is of."""
     found = document["execution"] if "execution" in document else document["sweep"]
     return str(found["id"])

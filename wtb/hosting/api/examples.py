@@ -77,7 +77,7 @@ _BY_PLACE: Mapping[tuple[str, str], Json] = {
     ("/evaluators/preview", "expected"): {"answer": "billing"},
     ("audit", "before"): None,  # a number, and not a sweep
 }
-_BY_NAME: Mapping[str, Json] = {
+_BY_NAME: Mapping[str, Any] = {
     "keys": _KEYS,
     "a": EXECUTION,
     "b": OTHER_EXECUTION,

@@ -11,7 +11,6 @@ from typing import Any
 from wtb.authoring.tools import Tool
 from wtb.authoring.workflow import Workflow
 from wtb.core.errors import InputError, meant_or_known
-from wtb.core.values import Json
 from wtb.integrations.mcp.connection import Connection, Server, ServerLost, ToolFailed, version_of
 
 Reverse = str | Callable[..., Any] | None
@@ -67,7 +66,7 @@ def use_server(
     _declare(workflow, Connection(server), declared)
 
 
-def use_declared(workflow: Workflow, name: str, declared: Mapping[str, Json]) -> None:
+def use_declared(workflow: Workflow, name: str, declared: Mapping[str, Any]) -> None:
     """Have nodes of a workflow call tools of a server that a sweep file declares.
 
     The same declaration has the same connection, whichever sweep it is of.

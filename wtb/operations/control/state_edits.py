@@ -29,7 +29,7 @@ def as_written(texts: Sequence[str]) -> dict[str, str]:
     return {text.partition("=")[0]: text.partition("=")[2] for text in texts}
 
 
-def parse_changes(texts: Sequence[str]) -> State:
+def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
     """Return the values of such texts by key, not yet checked against a schema.
 
     A value is YAML, and so is a file whose name ends in .json, .yaml or .yml; any other file is text.
@@ -123,7 +123,7 @@ def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, nam
         raise InputError(*problems)
 
 
-def coerce_values(schema: Schema, values: State, written: Mapping[str, str]) -> State:
+def coerce_values(schema: Schema, values: State, written: Mapping[str, str]) -> dict[str, Any]:
     """Convert values that were typed to the types of their keys.
 
     Args:

@@ -20,7 +20,6 @@ from wtb.core.documents.workflows.new_sweeps import CaseFileDocument, CasePrevie
 from wtb.core.errors import InputError, describe
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable, storable
-from wtb.core.values import Json
 from wtb.operations.context import Context
 from wtb.operations.running.preparing import bind_stored
 from wtb.operations.running.uploaded_cases import MOST_CASES, write_upload
@@ -56,7 +55,7 @@ def read_case_file(
     *,
     workflow: str | None = None,
     sweep: str | None = None,
-    columns: Mapping[str, Json] | None = None,
+    columns: Mapping[str, Any] | None = None,
 ) -> CaseFileDocument:
     """Show how a sweep would read a file of cases.
 

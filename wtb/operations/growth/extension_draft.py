@@ -119,7 +119,7 @@ class Asked:
     """
 
     cases: Sequence[Any] | Mapping[str, Json] | None = None
-    columns: Mapping[str, Json] | None = None
+    columns: Mapping[str, Any] | None = None
     repeats: int | None = None
     vary: Mapping[str, Sequence[Any]] | None = None
     typed: Mapping[str, Sequence[str]] | None = None

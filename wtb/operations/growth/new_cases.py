@@ -15,7 +15,6 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.texts import plural
 from wtb.core.tree.clusters import equal_inputs_cluster, is_of_equal_inputs
-from wtb.core.values import Json
 from wtb.operations.context import Context
 from wtb.planning.binding import Bound
 from wtb.planning.cases import case_row, read_cases
@@ -73,7 +72,7 @@ def cases_to_send(cases: str | Path | Iterable[Any]) -> list[Any]:
 
 
 def read_new_cases(
-    context: Context, sweep: SweepRow, bound: Bound, rows: Sequence[Any], columns: Mapping[str, Json] | None = None
+    context: Context, sweep: SweepRow, bound: Bound, rows: Sequence[Any], columns: Mapping[str, Any] | None = None
 ) -> NewCases:
     """Check cases against a sweep.
 

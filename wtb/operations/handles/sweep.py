@@ -15,7 +15,6 @@ from wtb.core.documents.results.outputs import CommentDocument, CommentsDocument
 from wtb.core.documents.sweeps import CellDocument, StatusDocument
 from wtb.core.errors import InputError
 from wtb.core.tree.stored_spec import Limits
-from wtb.core.values import Json
 from wtb.display.cell_rows import cell_row
 from wtb.display.matrix.table import render
 from wtb.display.notebook import matrix as notebook_view
@@ -224,7 +223,7 @@ class SweepHandle(SweepMethods, TargetHandle):
         self,
         *,
         cases: str | Path | Sequence[Any] | None = None,
-        columns: Mapping[str, Json] | None = None,
+        columns: Mapping[str, Any] | None = None,
         repeats: int | None = None,
         vary: Mapping[str, Sequence[Any]] | None = None,
         combination: Mapping[str, str] | None = None,
@@ -272,7 +271,7 @@ class SweepHandle(SweepMethods, TargetHandle):
         self,
         *,
         cases: str | Path | Sequence[Any] | None = None,
-        columns: Mapping[str, Json] | None = None,
+        columns: Mapping[str, Any] | None = None,
         repeats: int | None = None,
         vary: Mapping[str, Sequence[Any]] | None = None,
         new_name: str | None = None,

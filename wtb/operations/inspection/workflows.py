@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
@@ -17,7 +18,6 @@ from wtb.core.documents.workflows.publications import (
 )
 from wtb.core.errors import NotFound, did_you_mean
 from wtb.core.serialization.plain_json import iso
-from wtb.core.values import Json
 from wtb.operations.context import Context
 from wtb.store.publications import list_publications
 from wtb.store.tables.publications import PublicationRow
@@ -84,7 +84,7 @@ def _evaluator_document(row: PublicationRow) -> PublicationDocument:
         return _document(row)
     described: EvaluatorDescription = orjson.loads(row.description)
     parameters = described["function"]["parameters"]
-    properties: dict[str, Json] = {
+    properties: dict[str, Any] = {
         name: (one["type"]["schema"] or {}) | ({"default": one["default"]} if "default" in one else {})
         for name, one in parameters.items()
     }

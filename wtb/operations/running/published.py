@@ -36,7 +36,7 @@ from wtb.planning.sweep_spec import SweepSpec, parse_spec, spec_of
 _WEB = ("http", "https")
 
 
-def sweep_to_send(file: Path) -> SweepKeys:
+def sweep_to_send(file: Path) -> dict[str, Any]:
     """Read a sweep file, with its cases, as it is sent to where it is planned or submitted.
 
     Args:

@@ -23,7 +23,6 @@ from wtb.config.yaml_reader import Located
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, meant_or_known
 from wtb.core.texts import listed_names, plural
-from wtb.core.values import Json
 from wtb.planning.case_files import Headings, Wrong
 
 OF_A_CASE = ("id", "expected", "cluster", "tags", "files")
@@ -242,14 +241,14 @@ class ColumnKeys:
         return offered
 
 
-def case_of(meanings: Sequence[Meaning], values: Sequence[str]) -> dict[str, Json] | BlankRow | Wrong:
+def case_of(meanings: Sequence[Meaning], values: Sequence[str]) -> dict[str, object] | BlankRow | Wrong:
     """Return the case of a row, or what is wrong with the row."""
     if not any(value.strip() for value in values):
         return BlankRow()
     if len(values) != len(meanings):
         return Wrong(f"{plural(len(values), 'value')}; expected {len(meanings)}, one for each column")
     nested: dict[str, dict[str, str]] = {"input": {}}
-    row: dict[str, Json] = {}
+    row: dict[str, object] = {}
     for number, ((key, inner), value) in enumerate(zip(meanings, values, strict=True), start=1):
         if inner is not None:
             if key == "input" or value.strip():

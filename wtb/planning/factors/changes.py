@@ -38,7 +38,7 @@ def with_changed_levels(
     """
     nodes = bound.workflow.nodes
     found = {key: form for key, form in forms.items() if _factor(nodes, key) is None}
-    changes: dict[str, dict[str, Json]] = {}
+    changes: dict[str, dict[str, Any]] = {}
     for key, level in forms.items():
         if (factor := _factor(nodes, key)) is not None:
             node, parameter = factor
@@ -78,7 +78,7 @@ def _changed(
     made = point_name(changed, base_name(of, source))
     if made in node.variants:
         return made
-    pairs = [[parameter, level] for parameter, level in changed.items()]
+    pairs: list[Json] = [[parameter, level] for parameter, level in changed.items()]
     return {key: value for key, value in {"name": made, "of": of, "with": source, "levels": pairs}.items() if value}
 
 

@@ -41,7 +41,7 @@ class Grid(Strict):
             yield dict(zip(self.levels, values, strict=True))
 
     @model_serializer
-    def _as_written(self) -> dict[str, Json]:
+    def _as_written(self) -> dict[str, Any]:
         extra = {"with": self.source, "of": self.of}
         levels = {parameter: list(values) for parameter, values in self.levels.items()}
         return {key: text for key, text in extra.items() if text} | levels

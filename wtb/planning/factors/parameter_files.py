@@ -95,7 +95,7 @@ class _Reader:
         return reference
 
 
-def read_parameter_files(data: SweepKeys, folder: Path, located: Located) -> SweepKeys:
+def read_parameter_files(data: SweepKeys, folder: Path, located: Located) -> dict[str, Any]:
     """Read the files that parameters of a sweep name.
 
     Args:

@@ -60,7 +60,7 @@ class VariantRef(Strict):
         return self.source is None and self.of is None and not self.params
 
     @model_serializer
-    def _as_written(self) -> dict[str, Json]:
+    def _as_written(self) -> dict[str, Any]:
         extra = {"with": self.source, "of": self.of}
         made = {"name": self.name} | {key: text for key, text in extra.items() if text}
         # As pairs, since PostgreSQL keeps no order of keys.

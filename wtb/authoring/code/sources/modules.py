@@ -11,12 +11,12 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from typing import Any
 
 from wtb.authoring.code.sources.distributions import distribution_of
 from wtb.authoring.code.sources.mentions import Imported
 from wtb.authoring.code.sources.source_file import SourceFile, source_of
 from wtb.core.classes.frozen import frozen
-from wtb.core.mappings import Namespace
 
 _PYTHON = os.path.dirname(os.__file__) + os.sep
 _WTB = frozenset({"wtb", "wtb_workers", "wtb_scheduler"})
@@ -133,6 +133,6 @@ def _spec(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
     return None
 
 
-def _namespace(name: str) -> Namespace | None:
+def _namespace(name: str) -> dict[str, Any] | None:
     module = sys.modules.get(name)
     return None if module is None else vars(module)

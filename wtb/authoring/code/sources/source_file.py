@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import Any
 
 from wtb.authoring.code.sources.mentions import Imported, Mentions, imports_of, mentions_of, names_bound_by
-from wtb.core.mappings import Namespace
 
 _CHANGING = (ast.Expr, ast.Assign, ast.Delete, ast.AugAssign)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -262,7 +261,7 @@ def unchanged_files() -> Iterator[None]:
         _UNCHANGED.reset(token)
 
 
-def source_of(file: str, namespace: Namespace | None = None) -> SourceFile | None:
+def source_of(file: str, namespace: dict[str, Any] | None = None) -> SourceFile | None:
     """Read and parse a file; again if it has changed since.
 
     Args:
@@ -280,7 +279,7 @@ def source_of(file: str, namespace: Namespace | None = None) -> SourceFile | Non
     return known[file]
 
 
-def _source_of(file: str, namespace: Namespace | None) -> SourceFile | None:
+def _source_of(file: str, namespace: dict[str, Any] | None) -> SourceFile | None:
     with _READING:
         state, lines = _read(file, namespace)
         if not lines:
@@ -290,7 +289,7 @@ def _source_of(file: str, namespace: Namespace | None) -> SourceFile | None:
         return _FILES[file][1]
 
 
-def _read(file: str, namespace: Namespace | None) -> tuple[Any, Any]:
+def _read(file: str, namespace: dict[str, Any] | None) -> tuple[Any, Any]:
     """Return what identifies a version of a file, and its lines, or a function that reads them."""
     try:
         status = os.stat(file)

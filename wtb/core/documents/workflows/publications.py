@@ -128,7 +128,7 @@ class PublicationDocument(TypedDict):
     error: str | None
     failed_at: str | None
     failed_by: str | None
-    options: NotRequired[dict[str, Json]]  # of an evaluator, as the JSON Schema of an object
+    options: NotRequired[dict[str, Any]]  # of an evaluator, as the JSON Schema of an object
 
 
 class PublishedWorkflowDocument(PublicationDocument):
