@@ -21,7 +21,6 @@ from typer.core import TyperCommand, TyperGroup
 from wtb.cli.console import note_command
 from wtb.config.garbage import start_collecting
 from wtb.core.errors import WTBError
-from wtb.core.mappings import Namespace
 from wtb.operations.registry import OPERATIONS, id_of_command
 
 
@@ -189,7 +188,7 @@ class _Commands(Mapping[str, Any]):
 
 
 @cache
-def _commands_of(module: str) -> Namespace:
+def _commands_of(module: str) -> Mapping[str, Any]:
     """Return the commands that a module has, by name."""
     part = typer.Typer(rich_markup_mode="rich")
     part.callback()(lambda: None)  # a group, even of a single command

@@ -1058,7 +1058,7 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 # Commands that were split or renamed since their words were ids of operations, by those words.
-_RENAMED: Mapping[str, str] = {}
+_RENAMED: dict[str, str] = {}
 
 
 @cache

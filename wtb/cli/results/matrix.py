@@ -26,7 +26,6 @@ from wtb.cli.console import (
 from wtb.cli.pages import open_page
 from wtb.cli.progress import EVERY_S
 from wtb.core.errors import ConflictError, InputError
-from wtb.core.mappings import Arguments
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.texts import plural
 from wtb.operations.results import matrix as operations
@@ -96,7 +95,7 @@ def matrix(
     factors = read_names(pivot) + read_names([other_factor] if other_factor else ())
     if other_factor and not pivot:
         raise InputError(f"{other_factor!r} is one argument too many; expected the name of one sweep")
-    chosen: Arguments = {
+    chosen: dict[str, Any] = {
         "baseline": None if baseline is None else read_row(baseline),
         "where": where or (),
         "within": within,

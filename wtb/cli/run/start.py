@@ -22,7 +22,6 @@ from wtb.cli.output import put_as
 from wtb.cli.run.event_printer import show_events
 from wtb.cli.run.executions import present_execution
 from wtb.core.errors import InputError, describe
-from wtb.core.mappings import State
 from wtb.operations.control import state_edits
 from wtb.operations.running import local, preparing, submitting
 from wtb.planning.factors import parameter_files
@@ -210,7 +209,7 @@ def _read(file: str | None) -> Any:
     return {} if file is None else read_json("--input", file, MOST)
 
 
-def _by_key(state: Any, file: str | None) -> State:
+def _by_key(state: Any, file: str | None) -> dict[str, Any]:
     """An input of which some keys are changed. Raises InputError."""
     if not isinstance(state, dict):
         name = "stdin" if file == "-" else file
