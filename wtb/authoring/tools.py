@@ -21,6 +21,7 @@ from typing import Any, NotRequired, Protocol, TypedDict
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, meant_or_known
+from wtb.core.mappings import Arguments
 from wtb.core.serialization.codec import decode, encode
 from wtb.core.serialization.plain_json import storable
 
@@ -82,7 +83,7 @@ OnCall = Callable[[ToolReport], None]
 class Gate(Protocol):
     """Holds calls of tools against policies."""
 
-    def check(self, tool: str, arguments: Mapping[str, Any], stored: str, result: str | None) -> str | None:
+    def check(self, tool: str, arguments: Arguments, stored: str, result: str | None) -> str | None:
         """Return what an earlier call returned, or None if this one is to be made; see `ToolGate`."""
 
 
@@ -246,7 +247,7 @@ class _Bound:
         self.tools.report(self.tool, given, at, time.perf_counter() - clock, error=text, status="failed")
 
 
-def encoded_arguments(tool: str, arguments: Mapping[str, Any]) -> str:
+def encoded_arguments(tool: str, arguments: Arguments) -> str:
     """The arguments of a call as typed JSON. Raises StateError naming tool and argument."""
     for name, value in arguments.items():
         try:

@@ -19,6 +19,7 @@ from wtb.config.yaml_reader import Loc
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, meant_or_known
 from wtb.core.factors.file_levels import with_texts
+from wtb.core.mappings import Namespace, Params
 from wtb.core.tree.stored_code import RecordedCode, StoredCode, stored_code
 from wtb.planning.approval import mode_problems
 from wtb.planning.factors.equality import equal_variants
@@ -51,7 +52,7 @@ class Bound:
     vary: Mapping[str, Sequence[str]]
     evaluators: Sequence[Evaluator]
     fingerprints: Mapping[str, Mapping[str, str]]
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     recipe: Recipe = field(default_factory=lambda: Recipe(None))
     not_importable_reason: str | None = None
     code: StoredCode = field(default_factory=lambda: stored_code({}))
@@ -197,7 +198,7 @@ def _path_of(spec: SweepSpec) -> str | None:
         return None
 
 
-def _tie(recipe: Recipe, workflows: Mapping[str, Any], evaluators: Mapping[str, Callable[..., Any]]) -> str | None:
+def _tie(recipe: Recipe, workflows: Namespace, evaluators: Mapping[str, Callable[..., Any]]) -> str | None:
     """Why another process cannot follow a recipe, where it cannot. The mappings hold objects by import path."""
     for path, thing in {**workflows, **evaluators}.items():
         module, _, name = path.partition(":")

@@ -17,7 +17,7 @@ from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import new_id
 from wtb.core.scoring.failure_scores import MOST_LOST
 from wtb.store.access.scope import in_scope
-from wtb.store.bulk import equal, fetch_row, fetch_rows, insert_missing
+from wtb.store.bulk import NewRow, equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.column_types import is_ahead, is_over
@@ -303,7 +303,7 @@ def make_due(database: Database) -> list[Due]:
     return due_fires
 
 
-def is_misplaced(schedule: Mapping[str, Any]) -> bool:
+def is_misplaced(schedule: NewRow) -> bool:
     """Return whether the next fire of an active schedule is later than its cron text says, by the database's clock."""
     if schedule["status"] != "active" or schedule["next_at"] is None or schedule["next_at"] <= schedule["now"]:
         return False

@@ -14,6 +14,7 @@ from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean, nearest_names
+from wtb.core.mappings import Params
 from wtb.core.serialization.codec import decode, encode
 
 Place = tuple[str | int, ...]  # in a sweep file
@@ -50,7 +51,7 @@ class VariantDraft:
     name: str
     source: str | None = None
     of: str | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     is_own: bool = False
 
 
@@ -77,7 +78,7 @@ class Draft:
     vary: Mapping[str, Sequence[VariantDraft] | None] = field(default_factory=dict)
     forks: Mapping[str, Sequence[VariantDraft]] = field(default_factory=dict)
     evaluators: Sequence[NamedEvaluator] = ()
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     servers: Mapping[str, Any] = field(default_factory=dict)
     permitted: Sequence[str] | None = None
     is_checked: bool = False
@@ -153,7 +154,7 @@ def complete(
         workflow = code.workflow(draft.workflow, problem)
     completed = Completed(None, Recipe(None))
     variants: list[AddedVariant] = []
-    params: Mapping[str, Any] = draft.params
+    params: Params = draft.params
     if workflow is not None:
         if not draft.is_checked:
             workflow.validate()

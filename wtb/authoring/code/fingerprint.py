@@ -29,6 +29,7 @@ from wtb.authoring.code.sources.written_files import watch_files
 from wtb.authoring.code.walk import Code, Held, Walk
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Node, Variant
+from wtb.core.mappings import Namespace
 from wtb.core.tree.stored_code import EVALUATORS, MADE_BY, VALUE, RecordedCode, StoredCode, stored_code
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -192,7 +193,7 @@ def _is_defined_at_top(fn: Any) -> bool:
     return isinstance(fn, FunctionType) and fn.__closure__ is None and fn.__qualname__ == fn.__name__
 
 
-def _computed(values: Mapping[str, Any], paths: Iterable[str]) -> Iterator[str]:
+def _computed(values: Namespace, paths: Iterable[str]) -> Iterator[str]:
     """Name the values that stand in no source as they are."""
     names = [name.removeprefix(VALUE) for name in values]
     modules = map(module_of, {name.partition(":")[0] for name in (*paths, *names) if ":" in name})

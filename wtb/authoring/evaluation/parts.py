@@ -22,11 +22,12 @@ from wtb.authoring.evaluation.library.combining import (
 from wtb.authoring.evaluation.thresholds import KEYS, read_threshold
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.mappings import Options
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.scales import PASS_OR_FAIL, returns_bool
 from wtb.core.scoring.threshold import Threshold
 
-MakeEvaluator = Callable[[str, Mapping[str, Any]], Evaluator]
+MakeEvaluator = Callable[[str, Options], Evaluator]
 JUDGE = "judge"  # the one evaluator that is not built in and may be a part
 ASKING = frozenset({JUDGE, *COMBINING})  # those that may ask a judge
 _OF_THE_WHOLE = ("name", "timeout", "on_failure")
@@ -37,7 +38,7 @@ PASS_OR_FAIL_PARTS = (not_, all_of, any_of)
 _WEIGHTED = (weighted_mean.__name__, assertions.__name__)
 
 
-def with_parts(name: str, options: Mapping[str, Any], make: MakeEvaluator, seconds: Any = None) -> dict[str, Any]:
+def with_parts(name: str, options: Options, make: MakeEvaluator, seconds: Any = None) -> Options:
     """The options of a combined evaluator with its parts made.
 
     Args:
@@ -62,7 +63,7 @@ def with_parts(name: str, options: Mapping[str, Any], make: MakeEvaluator, secon
     return {**whole, "of": _parts(name, given, make, seconds)}
 
 
-def problem_of_assertions(options: Mapping[str, Any], expected: object) -> str | None:
+def problem_of_assertions(options: Options, expected: object) -> str | None:
     """What is wrong with the assertions of a case, in words, by the options that `with_parts` gave."""
     written = assertions_of(expected)
     try:

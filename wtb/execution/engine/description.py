@@ -25,6 +25,7 @@ from wtb.authoring.graph_snapshot import outline_digest
 from wtb.authoring.workflow import Workflow
 from wtb.core.documents.workflows.publications import EvaluatorDescription, WorkflowDescription
 from wtb.core.errors import InputError, WTBError
+from wtb.core.mappings import Namespace
 from wtb.core.tree.stored_code import StoredCode, stored_code
 from wtb.core.tree.stored_spec import StoredEvaluators, stored_evaluators
 from wtb.execution.engine.imports import ImportedFile, imports
@@ -150,7 +151,7 @@ def describe_names(names: Sequence[Mapping[str, str]]) -> NamesDescription:
     return {"names": described, "files": imports.files()}
 
 
-def _evaluators(loaded: dict[str, Any]) -> Any:
+def _evaluators(loaded: Namespace) -> Any:
     """Yield the path and the description of each function that can be an evaluator."""
     for path, written in loaded.items():
         if path not in BY_PATH.values():

@@ -19,12 +19,12 @@ from wtb.authoring.tools import ToolReport
 from wtb.authoring.workflow import Workflow
 from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.failures import BEGUN, Failure, check_interrupt
+from wtb.core.mappings import Params
 from wtb.core.questions import Answers, Question
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
 
 T = TypeVar("T")
-Params = Mapping[str, Any]  # of a workflow: name -> what its users give
 
 
 @dataclass(frozen=True, slots=True)

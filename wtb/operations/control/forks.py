@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from wtb.authoring.graph import queue_of, reachable, successors
 from wtb.config.field_types import is_import_path
@@ -13,6 +12,7 @@ from wtb.core.arguments.kinds import Reason
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, meant_or_known, quoted_names
 from wtb.core.factors.file_levels import texts_of
+from wtb.core.mappings import State
 from wtb.core.tree.grouping import agreed
 from wtb.execution.runtime.fork_run import is_being_run
 from wtb.operations.auditing import audited
@@ -64,7 +64,7 @@ def fork(
     ref: str,
     at: str | None = None,
     *,
-    set: Mapping[str, Any] | None = None,
+    set: State | None = None,
     written: Mapping[str, str] | None = None,
     variants: Mapping[str, Variant] | None = None,
     texts: Mapping[str, str] | None = None,
@@ -140,7 +140,7 @@ def add_fork(
     *,
     bound: Bound,
     at: str | None = None,
-    set: Mapping[str, Any] | None = None,
+    set: State | None = None,
     written: Mapping[str, str] | None = None,
     variants: Mapping[str, Variant] | None = None,
     reason: Reason | None = None,

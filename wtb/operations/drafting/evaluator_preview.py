@@ -13,6 +13,7 @@ from wtb.authoring.evaluation.library.meanings import embedding_similarity
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.workflows.new_sweeps import EvaluatorPreviewDocument, PreviewScore
 from wtb.core.errors import InputError
+from wtb.core.mappings import State
 from wtb.core.scoring.measure import Score
 from wtb.operations.context import Context
 from wtb.planning.factors.parameter_files import check_no_files
@@ -32,10 +33,10 @@ class _OnWorkers(InputError):
 def preview_evaluator(
     context: Context,
     evaluator: str | Mapping[str, Any],
-    state: Mapping[str, Any],
+    state: State,
     *,
     expected: Any = None,
-    input: Mapping[str, Any] | None = None,
+    input: State | None = None,
 ) -> EvaluatorPreviewDocument:
     """Score an output with a built-in evaluator.
 

@@ -13,6 +13,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Interval, Seconds
 from wtb.core.documents.administration import OneSessionDocument
 from wtb.core.documents.plan import PlanDocument
+from wtb.core.mappings import SweepKeys
 from wtb.core.tree.checkpoint_store import CheckpointStore
 from wtb.operations.administration.sessions import change_session, create_session
 from wtb.operations.checkpoints import DatabaseCheckpoints
@@ -96,7 +97,7 @@ class Bench(BenchMethods):
     @documented_by(plan)
     def plan(
         self,
-        sweep: Sweep | str | Path | Mapping[str, Any],
+        sweep: Sweep | str | Path | SweepKeys,
         *,
         published: bool = False,
         limit: int | None = None,
@@ -226,7 +227,7 @@ class Bench(BenchMethods):
     @documented_by(submitting.submit)
     def submit(
         self,
-        sweep: Sweep | str | Path | Mapping[str, Any],
+        sweep: Sweep | str | Path | SweepKeys,
         *,
         published: bool = False,
         limit: int | None = None,
@@ -639,7 +640,7 @@ def submit(
     return bench._handle(bench.backend.call(submitting.submit, prepared, priority=priority, anyway=anyway))
 
 
-def _keys(sweep: Sweep | str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
+def _keys(sweep: Sweep | str | Path | SweepKeys) -> SweepKeys:
     """Return the keys of a sweep as they are sent, with its cases. Raises InputError."""
     if isinstance(sweep, Mapping):
         return sweep

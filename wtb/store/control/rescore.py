@@ -7,7 +7,7 @@ worker died is claimed by another: scores that are written twice are the same, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -272,7 +272,7 @@ def cancel_scorings(connection: sa.Connection, sweep_id: str, reason: str, id: s
     return connection.execute(these.values(_NOBODYS | ended)).rowcount
 
 
-_NOBODYS: dict[str, Any] = {"owner_id": None, "lease_until": None}
+_NOBODYS: dict[str, None] = {"owner_id": None, "lease_until": None}
 
 
 def _of_sweeps() -> sa.ColumnElement[bool]:

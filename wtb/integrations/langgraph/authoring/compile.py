@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from typing import Any
 
 from langgraph.constants import END, START
@@ -15,10 +14,11 @@ from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 
 from wtb.authoring.code.resolve import made_by
 from wtb.core.errors import InputError, WorkflowError
+from wtb.core.mappings import Params
 from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph, entrypoint_of
 
 
-def compile_graph(thing: Any, where: str, params: Mapping[str, Any] | None = None) -> Graph:
+def compile_graph(thing: Any, where: str, params: Params | None = None) -> Graph:
     """A graph that can be run. Raises InputError or WorkflowError for what is none.
 
     params: arguments for a function that makes one.

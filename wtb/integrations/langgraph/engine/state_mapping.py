@@ -20,6 +20,7 @@ from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.types import Command, Send
 
 from wtb.core.errors import StateError
+from wtb.core.mappings import State
 from wtb.core.serialization.codec import decode, digest, encode
 from wtb.core.tree.checkpoints import HIDDEN, Position
 from wtb.core.values import Value, Values, differing, stored
@@ -360,7 +361,7 @@ def leaves_by_key(root: Frame, position: Position) -> dict[str, tuple[Frame, Bra
     return {task.key: found[task.node][task.number] for task in position.tasks}
 
 
-def plain_state(graph: Graph, state: Values, known: Known) -> dict[str, Any]:
+def plain_state(graph: Graph, state: Values, known: Known) -> State:
     """The values of a graph's own keys that are there."""
     return {
         name: known.decode(state[name]) for name in graph.channels if name in state and not is_internal(graph, name)
