@@ -124,12 +124,13 @@ pin: ## Pin the images of deploy/ to their digests; needs Docker and a network
 pythons: ## Run the unit tests and one sweep with each Python of the PATH and of pyenv, in environments of their own
 	$(PYTHON) scripts/pythons.py
 
-check: .venv/all-ready ## Lint and type-check, and look whether tests/prose has every text
+check: .venv/all-ready ## Lint and type-check, look whether tests/prose has every text, and count untyped mappings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.prose --check
+	$(BIN)/python scripts/count_untyped.py
 
 prose: .venv/all-ready ## Write the texts that users read to tests/prose again, after a change of one; the diff shows which sentences changed
 	$(BIN)/python -m scripts.prose
@@ -143,7 +144,7 @@ schemas: .venv/all-ready ## Write the JSON Schemas of documents, their contract 
 operations: .venv/all-ready ## Write the tables of docs/python.md, docs/api.md and docs/access.md again, after a change of operations or routes
 	$(BIN)/python -m scripts.write_operations
 
-untyped: ## Count annotations that are mappings to anything
+untyped: ## Count types that are mappings to anything, which have a bound
 	$(PYTHON) scripts/count_untyped.py
 
 lines: ## Count the lines of code, by package and for the core

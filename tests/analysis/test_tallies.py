@@ -23,12 +23,14 @@ from tests.support.amounts import examples
 from tests.support.forkserver import Script
 from wtb import Sweep
 from wtb.analysis.kept_matrix import read_matrix
-from wtb.analysis.matrix.build import freeze, made
+from wtb.analysis.matrix.build import freeze, matrix_from
+from wtb.analysis.matrix.facts import SweepFacts, read_facts
 from wtb.analysis.running_totals import leaders, live
 from wtb.analysis.scores import Scores
 from wtb.authoring.edges import END
 from wtb.authoring.workflow import Workflow
 from wtb.config.keeping.retention_policy import Policy
+from wtb.core.documents.matrix import MatrixDocument
 from wtb.core.ids import new_id
 from wtb.core.scoring.measure import Measure, Score
 from wtb.operations.housekeeping.garbage_collection import apply_policy
@@ -647,6 +649,11 @@ def collect_superseded(bench: Any) -> None:
 CHANGES = [retry_failed, retry_and_run, rescore, resume, collect_superseded]
 
 
+def fresh(ended: Any) -> MatrixDocument:
+    """The matrix of a sweep from what its database has at present."""
+    return matrix_from(read_facts(ended.database, ended.row, Scores(ended.database, ended.row)))
+
+
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_kept_matrix_is_not_read_any_more_when_its_sweep_has_changed(
     ended: Any, change: Callable[[Any], None]
@@ -654,7 +661,7 @@ def test_a_kept_matrix_is_not_read_any_more_when_its_sweep_has_changed(
     before = frozen(ended)
     change(ended)
     after = read_matrix(ended.database, ended.row)
-    assert after == made(ended.database, ended.row, Scores(ended.database, ended.row))
+    assert after == fresh(ended)
     assert after != before, "the change shows"
     assert ended.counts == Counter(row["status"] for row in ended.rows(cells))
     if ended.status == "completed" and ended.counts.keys() <= {"succeeded", "failed"}:
@@ -672,17 +679,17 @@ def test_what_does_not_show_in_the_matrix_leaves_it_right(ended: Any) -> None:
 def test_a_matrix_whose_sweep_changed_while_it_was_made_is_not_read(ended: Any, monkeypatch: Any) -> None:
     from wtb.analysis.matrix import build as matrix
 
-    def changed(database: Database, sweep: Any, scored: Scores) -> dict[str, Any]:
-        found = made(database, sweep, scored)
+    def change_meanwhile(facts: SweepFacts) -> MatrixDocument:
+        document = matrix_from(facts)
         rescore(ended)
-        return found
+        return document
 
     until(lambda: not tally(ended.database, ended.sweep_id) and _is_whole(ended))
-    monkeypatch.setattr(matrix, "made", changed)
+    monkeypatch.setattr(matrix, "matrix_from", change_meanwhile)
     freeze(ended.database, ended.sweep_id)
     monkeypatch.undo()
     assert kept(ended.database, ended.sweep_id) is None
-    assert read_matrix(ended.database, ended.row) == made(ended.database, ended.row, Scores(ended.database, ended.row))
+    assert read_matrix(ended.database, ended.row) == fresh(ended)
 
 
 def _is_whole(bench: Any) -> bool:

@@ -124,7 +124,7 @@ def test_another_process_makes_variants_of_the_same_code_and_parameters(
     assert here.not_importable_reason is None
     assert fingerprints(there.nodes.values(), here.vary) == here.fingerprints
     for name in here.vary["answer"]:
-        ours, theirs = here.workflow["answer"][name], there["answer"][name]
+        ours, theirs = here.adapter["answer"][name], there["answer"][name]
         assert theirs.fn is not ours.fn
         assert (theirs.name, theirs.params, theirs.description) == (ours.name, ours.params, ours.description)
         assert (theirs.fn.__name__, theirs.takes_context) == (ours.fn.__name__, ours.takes_context)

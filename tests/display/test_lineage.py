@@ -122,7 +122,9 @@ class State(TypedDict, total=False):
     anything: Any
 
 
-BOUND = cast(Bound, SimpleNamespace(workflow=Workflow("lineage", state=State), spec=SimpleNamespace(redact=Redact())))
+BOUND = cast(
+    Bound, SimpleNamespace(workflow=Workflow("lineage", state=State).facts(), spec=SimpleNamespace(redact=Redact()))
+)
 
 
 def checked(texts: list[str]) -> dict[str, Value]:

@@ -30,7 +30,7 @@ from wtb.execution.engine.native import NativeEngine
 from wtb.execution.engine.protocol import Result, Root, Settings, Task
 from wtb.execution.execution import NodeRun
 from wtb.execution.journal import Lost
-from wtb.execution.node_run import First, GroupedNodeRun, RunningNode
+from wtb.execution.node_run import GroupedNodeRun, PreparedAttempt, RunningNode
 from wtb.execution.sandbox import messages, pool
 from wtb.execution.sandbox.framing import Inbox, packed
 from wtb.execution.sandbox.node_process import NodeProcess
@@ -354,10 +354,10 @@ class Ending(RunningNode):
     def __init__(self) -> None:
         self.ends = 0
 
-    def begin(self) -> First:
-        return First(cast(Attempt, None), cast(Task, None))
+    def begin(self) -> PreparedAttempt:
+        return PreparedAttempt(cast(Attempt, None), cast(Task, None))
 
-    def run(self, first: First | None = None) -> NodeRun:
+    def run(self, first: PreparedAttempt | None = None) -> NodeRun:
         assert first is not None
         self.ends += 1
         time.sleep(0.2)

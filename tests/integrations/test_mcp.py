@@ -286,7 +286,7 @@ def asked_to_hang(project: Project) -> bool:
 def test_a_tool_that_changed_is_named_wherever_sweeps_are_compared(project: Project) -> None:
     project.inside("run", "sweep.yaml", check=0)
     change_description(project)
-    refused = project.inside("baseline", "set", "main", "first", "--repeat", "1")
+    refused = project.inside("baseline", "repeat", "main", "first")
     assert sentence("servers have changed {} since it ran", "files.read") in refused.said, "it has no repeats"
 
     project.inside("run", "sweep.yaml", check=0)

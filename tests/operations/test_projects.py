@@ -151,7 +151,7 @@ def test_a_sweep_is_of_the_project_of_its_session(context: Context, tmp_path: Pa
 
 
 def test_whoever_is_limited_to_a_project_submits_to_it_alone(alpha: Tenant, beta: Tenant, tmp_path: Path) -> None:
-    database = as_beta(alpha, "submit").database
+    database = as_beta(alpha, "sweeps.submit").database
     for session in ("quokka.se", NOTHING):
         with pytest.raises(NotFound, match=f"there is no session '{session}'"):
             make_bench(database, tmp_path, tenants.asking(), session=session)

@@ -165,7 +165,7 @@ def test_nothing_starts_before_the_agent_agrees(place: Place, monkeypatch: pytes
     monkeypatch.setattr(tools, "_do", lambda context, name, *arguments, **named: done.append(name) or {})
     reply = place.call("start", workflow="shop", input={"x": 1}, wait_s=20)
     assert reply["decision"].startswith("NOTHING WAS DONE YET. This would run shop once")
-    assert (reply["done"], done) == (False, [sentence("workflow show --published")])
+    assert (reply["done"], done) == (False, ["workflows.show"])
     with pytest.raises(InputError, match="wait_s: 21 is greater than the maximum of 20"):
         place.call("start", workflow="shop", input={"x": 1}, wait_s=21)
 

@@ -198,8 +198,8 @@ def test_each_request_takes_the_scope_of_its_operation(server: Server) -> None:
     audit = server.project.inside("audit", "list", "--by", "only-read", "--format", "json", check=0).json["audit"]
     refused = {one["operation"]: (one["outcome"], one["token"], one["error"]) for one in audit}
     assert refused.keys() == {route.name for route in ROUTES if route.needs is not Permission.read}
-    assert refused["pause"][:2] == ("failed", "only-read")
-    assert sentence("this takes the scope {}", "steer") in refused["pause"][2]
+    assert refused["sweeps.pause"][:2] == ("failed", "only-read")
+    assert sentence("this takes the scope {}", "steer") in refused["sweeps.pause"][2]
 
 
 def test_a_token_of_no_use_is_in_the_audit_log(server: Server) -> None:
