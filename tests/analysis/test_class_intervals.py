@@ -40,7 +40,7 @@ def test_below_15_cases_of_the_class_there_is_no_interval(figure: Figure) -> Non
             assert counted(figure, row).units == rare
         (low, high), *_ = row_intervals(rows_of(figure, row)).tolist()
         assert math.isnan(low) == (rare < 15)
-        value = contributions(figure, row.truth, row.found, row.column).mean()
+        value = contributions(figure, row.truth, row.observed, row.column).mean()
         assert rare < 15 or low <= value <= high
         (ends,) = differences(rows_of(figure, row, cells(figure, 40, seed=2)._replace(truth=row.truth)), 0, [1]).ends
         assert math.isnan(ends[0]) == (rare < 15) or figure == "class_precision"

@@ -109,7 +109,7 @@ def prior_answers(execution: Execution, task: str, variant: str) -> PriorAnswers
     """Return whether a node run at the head waits, ends or starts again by the answers of people. task: its key."""
     tries = execution.loaded.dialogue.tries.get((task, variant))
     if not tries:
-        again = execution.loaded.dialogue.again.get(task)
+        again = execution.loaded.dialogue.retries.get(task)
         return NO_ANSWERS if again is None else PriorAnswers(previous=_previous(*again))
     number, failure = tries[-1]
     if failure.kind == "waiting":
