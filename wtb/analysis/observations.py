@@ -45,7 +45,7 @@ class Observations:
 
     def part(self, selected: NDArray[np.bool_] | NDArray[np.int64]) -> Observations:
         """Return some of the cells."""
-        return replace(self, place=self.place[selected], truth=self.truth[selected], found=self.observed[selected])
+        return replace(self, place=self.place[selected], truth=self.truth[selected], observed=self.observed[selected])
 
     def with_failed(self, failed: NDArray[np.int64]) -> Observations:
         """Return these and cells that failed: they are wrong. Of cases of which no cell says what is expected, none."""
@@ -57,7 +57,7 @@ class Observations:
             self,
             place=np.vstack([self.place, failed[has_truth].astype(np.int32)]),
             truth=np.concatenate([self.truth, truth]),
-            found=np.concatenate([self.observed, failed_score(self.figure, truth)]),
+            observed=np.concatenate([self.observed, failed_score(self.figure, truth)]),
         )
 
     def contributions(self) -> Floats:
