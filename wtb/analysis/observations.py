@@ -33,7 +33,7 @@ class Observations:
     Attributes:
         figure: what they tell of.
         place: combination, case and repeat of each.
-        truth, found: as for `contributions`.
+        truth, observed: as for `contributions`.
         names: of the classes, by their numbers.
     """
 
