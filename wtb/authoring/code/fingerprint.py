@@ -188,7 +188,7 @@ class _Makers:
         values = {f"{VALUE}{variant.name}.{name}": value for name, value in variant.params.items()}
         parts = {**code.parts, f"{VALUE}parameters": digest, **short}
         holdings = Held({**code.holdings.values, **values}, code.holdings.places)
-        return replace(code, fingerprint=text, parts=parts, held=holdings, files=paths)
+        return replace(code, fingerprint=text, parts=parts, holdings=holdings, files=paths)
 
 
 def _is_defined_at_top(fn: Any) -> bool:
