@@ -57,7 +57,7 @@ class OfClass:
     """The cases of a class that a figure over all cells of a row rests on.
 
     Attributes:
-        least, most: The numbers of the cases, of the rows with the fewest and the most.
+        smallest, largest: The numbers of the cases, of the rows with the fewest and the most.
         name: The name of the class; None for all classes but the most common one.
         is_found: Whether they are the cases in which a row finds the class, instead of those expected to be of it.
         unit: What is counted, `cases` or `clusters`.

@@ -134,8 +134,8 @@ def _asked(execution: Execution, task: str, tries: Sequence[tuple[int, Failure]]
         return PriorAnswers(question)
     before = list(dropwhile(lambda one: one[1].kind == "waiting", reversed(tries)))
     draws, _ = tries[len(before)]
-    known = takewhile(dialogue.asked.__contains__, failure.asked)
-    questions = tuple(dialogue.asked[key] for key in known)
+    known = takewhile(dialogue.all_questions.__contains__, failure.asked)
+    questions = tuple(dialogue.all_questions[key] for key in known)
     previous = None
     if before:
         previous = _previous(before[0][0], str(before[0][1]), None)
