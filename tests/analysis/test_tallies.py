@@ -678,7 +678,7 @@ def test_a_matrix_whose_sweep_changed_while_it_was_made_is_not_read(ended: Any, 
         return found
 
     until(lambda: not tally(ended.database, ended.sweep_id) and _is_whole(ended))
-    monkeypatch.setattr(matrix, "build_matrix", changed)
+    monkeypatch.setattr(matrix, "made", changed)
     freeze(ended.database, ended.sweep_id)
     monkeypatch.undo()
     assert kept(ended.database, ended.sweep_id) is None
