@@ -117,7 +117,7 @@ SITUATIONS: dict[str, Draw] = {
 def _standings(scores: Floats, could_be_best: Sequence[int] = (), **design: Any) -> list[Standing]:
     """Compare rows; without those that could be the best none is said to be not good enough."""
     chosen = Design(**{"ends": (0.0, 1.0), **design})
-    return standings(scores, chosen, MARGIN, could_be_best=could_be_best, over=range(len(scores)))
+    return standings(scores, chosen, MARGIN, could_be_best=could_be_best, compared_rows=range(len(scores)))
 
 
 def _says(found: Sequence[Standing], within: bool) -> Floats:
@@ -263,7 +263,7 @@ def _not_allowed() -> Iterator[Promise]:
             scores = _rates(rng, 0.85 - behind, cases, 0.6)
             best = np.flatnonzero(rank(scores, seed_from(rng)).candidates).tolist()
             design = Design(ends=(0.0, 1.0))
-            found = standings(scores, design, MARGIN, could_be_best=best, over=range(1, rows))
+            found = standings(scores, design, MARGIN, could_be_best=best, compared_rows=range(1, rows))
             return bool(_says(found, False)[1:].any())
 
         situation = "a row that is not allowed is far ahead"

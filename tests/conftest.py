@@ -175,4 +175,4 @@ def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def own_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test has a process keep is not the next one's: it would use the other's database."""
-    monkeypatch.setattr(credentials, "_kept", {})
+    monkeypatch.setattr(credentials, "_credentials", {})

@@ -16,7 +16,7 @@ from wtb.core.errors import InputError, NodeError
 from wtb.core.mappings import Params, State
 from wtb.core.questions import Answer, Answers, place
 from wtb.core.serialization.codec import decode, encode
-from wtb.core.tree.checkpoints import Position, shown
+from wtb.core.tree.checkpoints import Position, visible_state
 from wtb.core.values import Value
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.engine.protocol import Root, Settings, Task, engine_of
@@ -135,7 +135,7 @@ def run_node(
         raise NodeError(f"{result.failure}\n{result.failure.trace}".rstrip())
     if result.question is not None:
         raise NodeError(f"node {node!r} asks {result.question.text!r}; give run_node(..., answers=[...]) one more")
-    return {name: decode(value.data) for name, value in shown(result.writes or {}).items()}
+    return {name: decode(value.data) for name, value in visible_state(result.writes or {}).items()}
 
 
 def _by_place(node: str, answers: Sequence[Any]) -> Answers:

@@ -35,12 +35,12 @@ def test_below_15_cases_of_the_class_there_is_no_interval(figure: Figure) -> Non
     for rare in (14, 15):
         row = cells(figure, rare)
         if figure == "class_precision":
-            row = row._replace(found=row.truth.astype(float))
+            row = row._replace(observed=row.truth.astype(float))
         if figure in ("class_precision", "class_recall", "class_f1"):
             assert counted(figure, row).units == rare
         (low, high), *_ = row_intervals(rows_of(figure, row)).tolist()
         assert math.isnan(low) == (rare < 15)
-        value = contributions(figure, row.truth, row.found, row.column).mean()
+        value = contributions(figure, row.truth, row.observed, row.column).mean()
         assert rare < 15 or low <= value <= high
         (ends,) = differences(rows_of(figure, row, cells(figure, 40, seed=2)._replace(truth=row.truth)), 0, [1]).ends
         assert math.isnan(ends[0]) == (rare < 15) or figure == "class_precision"
@@ -58,7 +58,7 @@ def test_rates_of_a_class_have_wilsons_interval_over_its_cases() -> None:
     shared = of(17, 25).proportion_ci(method="wilson")
     expected_f1 = [2 * end / (1 + end) for end in (shared.low, shared.high)]
     assert row_intervals(rows_of("class_f1", row))[0] == pytest.approx(expected_f1)
-    perfect = row._replace(found=truth.astype(float))
+    perfect = row._replace(observed=truth.astype(float))
     assert row_intervals(rows_of("class_recall", perfect))[0] == pytest.approx(wilson(20, 20))
 
 
@@ -94,7 +94,7 @@ def test_clusters_count_as_one_each(figure: Figure) -> None:
     units = np.arange(200) // 10
     row = cells(figure, 40)
     if figure == "class_precision":
-        row = row._replace(found=row.truth.astype(float))
+        row = row._replace(observed=row.truth.astype(float))
     assert counted(figure, row, units).units < 15
     assert math.isnan(row_intervals(rows_of(figure, row), units)[0, 0])
 

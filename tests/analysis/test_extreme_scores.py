@@ -98,7 +98,7 @@ def test_answers_intervals_and_p_agree_whatever_the_scores_are(seed: int) -> Non
     found = compare(scores, design)
     check_rows(found.rows)
     over = [row for row in range(len(scores)) if rng.random() < 0.9]
-    check_standings(standings(scores, design, margin, could_be_best=found.candidates, over=over), margin)
+    check_standings(standings(scores, design, margin, could_be_best=found.candidates, compared_rows=over), margin)
     scale = design.ends if design.ends and math.isfinite(design.ends[1]) else None
     seen = look(scores, rng.random(scores.shape) < 0.97, design, scale=scale, margin=margin)
     check_rows(seen.compared.rows)

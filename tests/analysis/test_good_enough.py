@@ -28,7 +28,7 @@ def standing(scores: Floats, margin: float = 0.05, over: list[int] | None = None
     chosen = Design(ends=SCALE, **design)  # type: ignore[arg-type]
     found = compare(scores, chosen)
     rows = list(range(len(scores))) if over is None else over
-    return standings(scores, chosen, margin, could_be_best=found.candidates, over=rows)
+    return standings(scores, chosen, margin, could_be_best=found.candidates, compared_rows=rows)
 
 
 def passing(cases: int, *failed: int) -> Floats:
@@ -125,7 +125,7 @@ def pair(differences: Floats, spread: float = 1.0) -> Floats:
 
 
 def unscaled(scores: Floats, margin: float = 0.05, **design: Any) -> list[Standing]:
-    return standings(scores, Design(**design), margin, could_be_best=[0, 1], over=range(len(scores)))
+    return standings(scores, Design(**design), margin, could_be_best=[0, 1], compared_rows=range(len(scores)))
 
 
 def test_without_a_scale_few_cases_show_no_row_to_be_good_enough() -> None:
@@ -145,7 +145,7 @@ def test_without_a_scale_how_much_cases_differ_from_each_other_does_not_matter()
 
 def test_without_a_scale_a_row_far_behind_is_shown_by_few_cases() -> None:
     differences = -1 + 0.1 * np.random.default_rng(2).normal(size=12)
-    first, second = standings(pair(differences), Design(), 0.05, could_be_best=[1], over=[0, 1])
+    first, second = standings(pair(differences), Design(), 0.05, could_be_best=[1], compared_rows=[0, 1])
     assert (first.within, second) == (False, Standing())
     assert first.behind is not None
     assert 0.05 < first.behind[0] < 1 < first.behind[1]
@@ -180,9 +180,9 @@ def test_without_a_scale_the_interval_for_means_has_to_agree() -> None:
 
 def test_without_a_scale_a_row_that_equals_the_best_in_all_cases_may_lose_what_others_do() -> None:
     scores = np.concatenate([np.ones((2, 40)), 1 - np.eye(1, 40)])
-    found = standings(scores, Design(), 0.5, could_be_best=[0, 1], over=[0, 1, 2])
+    found = standings(scores, Design(), 0.5, could_be_best=[0, 1], compared_rows=[0, 1, 2])
     assert [one.within for one in found[:2]] == [True, True]
-    found = standings(scores, Design(), 0.05, could_be_best=[0, 1], over=[0, 1, 2])
+    found = standings(scores, Design(), 0.05, could_be_best=[0, 1], compared_rows=[0, 1, 2])
     assert [one.within for one in found[:2]] == [None, None]
 
 
@@ -232,7 +232,7 @@ def sums() -> Workflow:
 
 def test_if_the_best_of_all_is_not_allowed_those_that_are_have_candidates_of_their_own() -> None:
     scores = passing(400, 0, 100, 110, 300)
-    found = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0], over=[1, 2, 3])
+    found = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0], compared_rows=[1, 2, 3])
     assert [one.within for one in found[1:]] == [True, None, False]
 
 
@@ -240,15 +240,15 @@ def test_few_rivals_give_the_bound_that_all_of_them_would(monkeypatch: pytest.Mo
     rng = np.random.default_rng(2)
     near, far = rng.random((8, 60)) < 0.97, rng.random((56, 60)) < 0.55
     scores = np.concatenate([near, far]).astype(float)
-    some = standings(scores, Design(ends=SCALE), 0.1, could_be_best=range(8), over=range(64))
+    some = standings(scores, Design(ends=SCALE), 0.1, could_be_best=range(8), compared_rows=range(64))
     monkeypatch.setattr(good_enough, "RIVALS", 64)
-    assert standings(scores, Design(ends=SCALE), 0.1, could_be_best=range(8), over=range(64)) == some
+    assert standings(scores, Design(ends=SCALE), 0.1, could_be_best=range(8), compared_rows=range(64)) == some
 
 
 def test_tiny_scores_are_compared_as_large_ones() -> None:
     scores = passing(400, 20, 36, 160)
-    tiny = standings(scores * 1e-290, Design(ends=(0.0, 1e-290)), 5e-292, could_be_best=[0, 1], over=[0, 1, 2])
-    large = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0, 1], over=[0, 1, 2])
+    tiny = standings(scores * 1e-290, Design(ends=(0.0, 1e-290)), 5e-292, could_be_best=[0, 1], compared_rows=[0, 1, 2])
+    large = standings(scores, Design(ends=SCALE), 0.05, could_be_best=[0, 1], compared_rows=[0, 1, 2])
     assert [one.within for one in tiny] == [one.within for one in large]
 
 

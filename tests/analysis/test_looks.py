@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from msgspec import structs
 
 from tests.support.prose import sentence
-from wtb.analysis.early_stop import known
+from wtb.analysis.early_stop import reason_to_stop
 from wtb.analysis.gates import judge
 from wtb.analysis.matrix.build import build
 from wtb.analysis.running_totals import leaders
@@ -309,7 +309,7 @@ def test_what_is_within_the_margin_of_every_other_is_known(bench: Make, stored: 
     made = bench(workflow(), CASES, twins, evaluators={"tests:right": right}, run=IN_TURN, stop="when_known")
     made.run(node_runs=100)
     row = structs.replace(made.row, spec={**made.row.spec, **stored})
-    assert (sentence("behind any other by {}", "right") in str(known(made.database, row))) == bool(stored)
+    assert (sentence("behind any other by {}", "right") in str(reason_to_stop(made.database, row))) == bool(stored)
 
 
 def test_the_scheduler_stops_what_workers_run(database: Database, bench: Make) -> None:

@@ -488,7 +488,7 @@ def test_code_of_langchain_and_langgraph_themselves_is_not_walked(load: Load) ->
     module = load(text=GRAPHS)
     for name in ("retry", "tools of an agent"):
         graph = module.made[name]
-        assert len(Walk(list(getattr(graph, "builder", graph).nodes.values())).found) < 60
+        assert len(Walk(list(getattr(graph, "builder", graph).nodes.values())).objects) < 60
 
 
 @pytest.fixture

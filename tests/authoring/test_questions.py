@@ -72,8 +72,8 @@ def test_an_answer_is_found_by_its_key_or_by_its_place_and_else_the_attempt_ends
     questioner.ask("Go on?")
     with pytest.raises(Asked):  # the second question is another one
         questioner.ask("Go on?")
-    assert questioner.asked is not None
-    assert questioner.asked.number == 1
+    assert questioner.pending is not None
+    assert questioner.pending.number == 1
 
 
 def test_a_rejection_and_time_that_is_up_are_raised() -> None:

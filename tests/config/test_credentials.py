@@ -109,7 +109,7 @@ def test_an_archive_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_what_is_in_the_environment_counts_more_than_what_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "_kept", {DATABASE_URL: "taken"})
+    monkeypatch.setattr(credentials, "_credentials", {DATABASE_URL: "taken"})
     monkeypatch.delenv(DATABASE_URL, raising=False)
     assert credentials.credential(DATABASE_URL) == "taken"
     monkeypatch.setenv(DATABASE_URL, "given")

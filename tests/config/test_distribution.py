@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.prose import sentence
-from wtb.config.distribution import NAME, TAKEN
+from wtb.config.distribution import NAME, OTHER_NAME
 from wtb.hosting.diagnostics.machine import examine
 
 ROOT = Path(__file__).parents[2]
@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 INSTALLS = re.compile(
     rf"""(?:pipx? \s+ install|uv \s+ (?:pip|tool) \s+ install|uv \s+ add|uvx|--with)  # what installs
     (?: \s+ (?!wtb\b) [^\s`;|&]+ )*  # options and other requirements
-    \s+ ["']? {TAKEN} (?= [\s`"'\[=<>~!,;.)] | $ )
-    | (?<! [\w./\]-] ) {TAKEN} \[ [a-z]""",
+    \s+ ["']? {OTHER_NAME} (?= [\s`"'\[=<>~!,;.)] | $ )
+    | (?<! [\w./\]-] ) {OTHER_NAME} \[ [a-z]""",
     re.VERBOSE,
 )
 
@@ -94,8 +94,8 @@ def test_doctor_warns_where_another_distribution_owns_the_package_too(
     installed(tmp_path, NAME, "0.1.0")
     url = f"sqlite:///{tmp_path}/wtb.db"
     assert "installed" not in {one["name"] for one in examine(url)["checks"]}
-    installed(tmp_path, TAKEN, "0.3.1")
+    installed(tmp_path, OTHER_NAME, "0.3.1")
     (found,) = (one for one in examine(url)["checks"] if one["name"] == "installed")
     assert found["status"] == "problem"
     assert sentence("{} {}, which is another project", "wtb", "0.3.1") in found["found"]
-    assert found["fix"] == sentence("pip uninstall {} {}; then install WTB again", TAKEN, NAME)
+    assert found["fix"] == sentence("pip uninstall {} {}; then install WTB again", OTHER_NAME, NAME)

@@ -14,7 +14,7 @@ FIGURES = {"a": 1.0, "b.mean": 2.0, "zero": 0.0, "c d.p50": 4.0, "min:b": -1.0, 
 
 
 def look_up(name: Name) -> float:
-    key = f"{name.over}:{'.'.join(name.parts)}".lstrip(":")
+    key = f"{name.extreme}:{'.'.join(name.parts)}".lstrip(":")
     if key not in FIGURES:
         raise UnknownValue(f"there is no {key}")
     return FIGURES[key]

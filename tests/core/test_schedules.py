@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from tests.support.prose import sentence
-from wtb.config.webhooks import PAGES_URL, Payload, Target, is_public, page_url, payload_of, read_target, shaped, shown
+from wtb.config.webhooks import (
+    PAGES_URL,
+    Payload,
+    Target,
+    describe_target,
+    is_public,
+    page_url,
+    payload_of,
+    read_target,
+    shaped,
+)
 from wtb.core.cron import (
     GRACE_S,
     MOST_MISSED,
@@ -191,7 +201,7 @@ def test_targets_that_cannot_be_told_are_refused(text: str) -> None:
 
 def test_what_may_be_a_secret_of_a_url_is_never_shown() -> None:
     target = read_target("https://ann:secret@8.8.8.8:8443/services/T0/B0/key?token=x", allow_private=False)
-    assert shown(target) == "https://8.8.8.8:8443/..."
+    assert describe_target(target) == "https://8.8.8.8:8443/..."
     with pytest.raises(InputError) as error:
         read_target("ftp://ann:secret@8.8.8.8/key", allow_private=False)
     assert "secret" not in str(error.value)

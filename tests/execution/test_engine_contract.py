@@ -20,7 +20,7 @@ from wtb.authoring.workflow import Workflow
 from wtb.core.failures import Failure
 from wtb.core.questions import Answer
 from wtb.core.serialization.codec import decode
-from wtb.core.tree.checkpoints import NodeTask, Position, shown
+from wtb.core.tree.checkpoints import NodeTask, Position, visible_state
 from wtb.core.values import Value
 from wtb.execution.engine.executor import Surroundings
 from wtb.execution.engine.protocol import Engine, Joined, Result, Root, Task, begin, engine_of, join
@@ -53,7 +53,7 @@ def encoded(state: Mapping[str, Any]) -> dict[str, Value]:
 
 def plain(values: Mapping[str, Value]) -> dict[str, Any]:
     """What people see of a state."""
-    return {name: decode(value.data) for name, value in shown(values).items()}
+    return {name: decode(value.data) for name, value in visible_state(values).items()}
 
 
 class Drive:
@@ -305,7 +305,7 @@ def test_only_what_has_changed_is_said_to_have_changed(subject: Subject, drive: 
     joined = made.joined(made.writes())
 
     assert isinstance(joined, Joined)
-    assert set(shown(joined.changed)) == {"y"}
+    assert set(visible_state(joined.changed)) == {"y"}
 
 
 def test_a_node_that_returns_nothing_writes_nothing(subject: Subject, drive: Make) -> None:

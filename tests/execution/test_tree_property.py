@@ -358,4 +358,6 @@ def compare(tree: Any, run_alone: Callable[[Any], Alone]) -> None:
 
 def comparable(state: Mapping[str, Any]) -> dict[str, Any]:
     """What a state has, and one cell by itself has too."""
-    return {key: value for key, value in checkpoints.shown(state).items() if key != "luck" and value not in ([], 0)}
+    return {
+        key: value for key, value in checkpoints.visible_state(state).items() if key != "luck" and value not in ([], 0)
+    }

@@ -385,7 +385,7 @@ def test_a_sweep_that_stops_when_enough_is_known_runs_the_whole_row(
     context = Context(made.database, by="anna")
     added = add_row(context, cell.execution_id, variants={"b": "off"}, run=False, code=code)
     made.prepared = replace(made.prepared, bound=code(stored_spec(made.row)))
-    monkeypatch.setattr(early_stop, "known", lambda *args: pytest.fail("nobody asks whether enough is known"))
+    monkeypatch.setattr(early_stop, "reason_to_stop", lambda *args: pytest.fail("nobody asks whether enough is known"))
     assert early_stop.stop_where_known(made.database, made.row) is None
     assert made.run().status == "completed"
     assert made.counts == {"succeeded": 18}

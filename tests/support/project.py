@@ -305,7 +305,7 @@ def run_inside(
         importlib.invalidate_caches()
         patch.setattr(typer.main, "get_command", _command)
         patch.setattr(credentials, "take", lambda: None)  # what this process has is not the command's
-        patch.setattr(credentials, "_kept", {})
+        patch.setattr(credentials, "_credentials", {})
         opened = _noting_databases(patch)
         before = set(sys.modules)
         with _fails_after(timeout, args), pytest.raises(SystemExit) as ended:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from wtb.analysis.finalize import complete
 from wtb.core.errors import DamagedError, StoreError, WTBError
 from wtb.core.fault_points import point
-from wtb.core.stop import KNOWN, WALL
+from wtb.core.stop import ENOUGH_KNOWN, WALL
 from wtb.core.telemetry.latencies import CLAIMS
 from wtb.core.telemetry.log_ids import log_ids
 from wtb.core.version import __version__
@@ -422,7 +422,7 @@ class WorkerSession:
             limit = "wall" if reason is not None and reason.startswith(WALL) else None
             assignment.stop.request(reason or f"the sweep was {status}", limit=limit, decided=status)
         self._drop_waiting(assignment)
-        known = status == "completed" and (reason or "").startswith(KNOWN)  # what still runs was skipped
+        known = status == "completed" and (reason or "").startswith(ENOUGH_KNOWN)  # what still runs was skipped
         unwanted = known or status not in ("paused", "completed") or assignment.stop.is_late(assignment.grace_s)
         if unwanted and not assignment.is_idle():  # nobody needs the results of its running nodes
             assignment.end_nodes()

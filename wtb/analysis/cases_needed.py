@@ -65,9 +65,9 @@ def _spread(bound: Bound, database: Database | None, metric: str, pilot: SweepRo
                 return floor["sd"], f"as the repeats of baseline {row.name} differ"
         earlier = queries.latest_completed(database, session, bound.spec.sweep) or pilot
         if earlier is not None:
-            found = _of_sweep(database, earlier, metric, bound.spec.repeats)
-            if found is not None:
-                return found
+            earlier_spread = _of_sweep(database, earlier, metric, bound.spec.repeats)
+            if earlier_spread is not None:
+                return earlier_spread
     for low, high in _scales(bound, metric):
         limits = f"on its scale from {low:g} to {high:g}; a pilot (`wtb pilot`) says more"
         return (high - low) * math.sqrt(0.5), f"at worst, {limits}"
@@ -86,12 +86,12 @@ def _of_sweep(database: Database, earlier: SweepRow, metric: str, repeats: int) 
     of_repeats = _within_cases(scores.by_repeat(metric))
     if of_repeats is not None:
         return of_repeats * math.sqrt(2 / repeats), f"as the repeats of sweep {earlier.id} differ"
-    found = spreads(scores.planned_table(metric).scores)
-    found = found[np.isfinite(found)]
-    if not found.size:
+    row_spreads = spreads(scores.planned_table(metric).scores)
+    row_spreads = row_spreads[np.isfinite(row_spreads)]
+    if not row_spreads.size:
         return None
     how = f"if cases differ from run to run as from case to case in sweep {earlier.id}"
-    return float(found.max()) * math.sqrt(2), f"at most, {how}"
+    return float(row_spreads.max()) * math.sqrt(2), f"at most, {how}"
 
 
 def _within_cases(scores: Floats) -> float | None:
@@ -112,5 +112,5 @@ def _within_cases(scores: Floats) -> float | None:
 
 
 def _scales(bound: Bound, metric: str) -> list[tuple[float, float]]:
-    measures = [one.measure(metric) for one in bound.evaluators if one.gives(metric)]
-    return [one.scale for one in measures if one.scale is not None]
+    measures = [evaluator.measure(metric) for evaluator in bound.evaluators if evaluator.gives(metric)]
+    return [measure.scale for measure in measures if measure.scale is not None]

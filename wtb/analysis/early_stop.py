@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from wtb.core.stop import KNOWN
+from wtb.core.stop import ENOUGH_KNOWN
 from wtb.core.tree.added_rows import additions
 from wtb.core.tree.combinations import in_words
 from wtb.planning.metric_names import margins_of, primary_of
@@ -29,13 +29,13 @@ def stop_where_known(database: Database, sweep: SweepRow) -> str | None:
     # Rows that were added since are wanted to their end: they say nothing of which of the planned ones to take.
     if sweep.spec.get("stop") != WHEN_KNOWN or additions(sweep.spec):
         return None
-    reason = known(database, sweep)
+    reason = reason_to_stop(database, sweep)
     if reason is not None:
         sweeps.skip_rest(database, sweep.id, reason=reason, by="wtb")
     return reason
 
 
-def known(database: Database, sweep: SweepRow) -> str | None:
+def reason_to_stop(database: Database, sweep: SweepRow) -> str | None:
     """What is known of a sweep that is enough to stop it; None where it is not."""
     from wtb.analysis import interim  # with numpy, which whoever runs a sweep that does not ask for this starts without
     from wtb.analysis.scores import Scores
@@ -47,15 +47,17 @@ def known(database: Database, sweep: SweepRow) -> str | None:
     metric = primary_of(sweep.spec, scored.measures)
     if seen is None or metric is None or metric not in scored.measures or scored.measures[metric].low is None:
         return None
-    share = Ledger(database, sweep, choices).tried(metric).share
+    share = Ledger(database, sweep, choices).tries(metric).share
     table = scored.table(metric)
-    found = seen.look(table.scores, table.cases, scored.design(metric, table, share), scored.measures[metric].scale)
+    estimates = seen.look(table.scores, table.cases, scored.design(metric, table, share), scored.measures[metric].scale)
     margin = margins_of(sweep.spec, scored.measures).get(metric, 0.0)
-    if not found.is_known(margin) or found.compared.best is None:
+    if not estimates.is_known(margin) or estimates.compared.best is None:
         return None
-    best = in_words(choices[found.compared.best])
-    what = f"is best by {metric}" if found.compared.clear else f"is less than {margin:g} behind any other by {metric}"
-    return f"{KNOWN}: {best} {what}, as of {found.cases:,} of {len(seen.order):,} cases"
+    best = in_words(choices[estimates.compared.best])
+    what = (
+        f"is best by {metric}" if estimates.compared.clear else f"is less than {margin:g} behind any other by {metric}"
+    )
+    return f"{ENOUGH_KNOWN}: {best} {what}, as of {estimates.cases:,} of {len(seen.order):,} cases"
 
 
 class Stopping:
@@ -64,14 +66,14 @@ class Stopping:
     def __init__(self, database: Database, sweep: SweepRow) -> None:
         self._database = database
         self._sweep = sweep
-        self._wanted = sweep.spec.get("stop") == WHEN_KNOWN
+        self._is_enabled = sweep.spec.get("stop") == WHEN_KNOWN
         self._look_at = 0.0
         self._seen = -1
 
     def look(self, done: int) -> None:
         """End the sweep where enough is known. done: how many cells have ended, so that there is something new."""
         began = time.monotonic()
-        if not self._wanted or done == self._seen or began < self._look_at:
+        if not self._is_enabled or done == self._seen or began < self._look_at:
             return
         self._seen = done
         # Its row as it is now: whether it may end depends on its status.

@@ -66,7 +66,7 @@ _HELPED = frozenset(
 )  # kinds that another try may end otherwise
 
 
-def causes(database: Database, sweep: SweepRow, most: int = TOP, *, cases: int = 0) -> tuple[list[FailureCause], int]:
+def causes(database: Database, sweep: SweepRow, limit: int = TOP, *, cases: int = 0) -> tuple[list[FailureCause], int]:
     """The most frequent causes of failed cells, and how many more there are.
 
     Each has cells (of these, set_aside), node, type, message, combinations (numbers), retry (whether trying again could
@@ -98,7 +98,7 @@ def causes(database: Database, sweep: SweepRow, most: int = TOP, *, cases: int =
         group["cells"] += count
         group["set_aside"] += count if status == "set_aside" else 0
         group["combinations"] = sorted({*group["combinations"], combination})
-    top = sorted(groups, key=lambda key: -groups[key]["cells"])[:most]
+    top = sorted(groups, key=lambda key: -groups[key]["cells"])[:limit]
     names = queries.case_rows(database, sweep.id, {numbers[key] for key in top})
     for key in top:
         groups[key]["example"]["case"] = names[numbers[key]].id
@@ -107,18 +107,18 @@ def causes(database: Database, sweep: SweepRow, most: int = TOP, *, cases: int =
     return [groups[key] for key in top], len(groups) - len(top)
 
 
-def _list_cases(database: Database, sweep: SweepRow, groups: dict[_Key, FailureCause], most: int) -> None:
+def _list_cases(database: Database, sweep: SweepRow, groups: dict[_Key, FailureCause], limit: int) -> None:
     """Add the first cases of each cause, and a text by which all of its cells are found."""
     listed: dict[_Key, dict[int, FailedCase]] = {key: {} for key in groups}
     for node, type_, message, number, count, execution in evidence.failed_cases(database, sweep.id):
-        found = listed.get((node, type_, alike(message or "")))
-        if found is None or (len(found) == most and number not in found):
+        cases = listed.get((node, type_, alike(message or "")))
+        if cases is None or (len(cases) == limit and number not in cases):
             continue
-        case = found.setdefault(number, {"case": "", "cells": 0, "execution": execution})
+        case = cases.setdefault(number, {"case": "", "cells": 0, "execution": execution})
         case["cells"] += count
-    names = queries.case_rows(database, sweep.id, {number for found in listed.values() for number in found})
-    for key, found in listed.items():
-        groups[key]["cases"] = [{**case, "case": names[number].id} for number, case in found.items()]
+    names = queries.case_rows(database, sweep.id, {number for cases in listed.values() for number in cases})
+    for key, cases in listed.items():
+        groups[key]["cases"] = [{**case, "case": names[number].id} for number, case in cases.items()]
         groups[key]["text"] = constant_part(groups[key]["message"] or "")
 
 

@@ -62,10 +62,10 @@ def _trust(database: Database, sweep: SweepRow) -> Mapping[str, _Trust]:
     from wtb.analysis.judges.trust import why_not  # with numpy
 
     @cache
-    def told(metric: str) -> tuple[bool, str]:
+    def explain_trust(metric: str) -> tuple[bool, str]:
         return why_not(database, sweep, metric)
 
-    return dict.fromkeys(stated, told)
+    return dict.fromkeys(stated, explain_trust)
 
 
 def _as_trusted(gate: GateVerdict, text: str, trust: Mapping[str, _Trust], matrix: MatrixDocument) -> GateVerdict:
@@ -75,20 +75,20 @@ def _as_trusted(gate: GateVerdict, text: str, trust: Mapping[str, _Trust], matri
         metrics = set(matrix["metrics"])  # any of them may be what got worse
     else:
         metrics = {_metric_of(name, matrix["metrics"]) for name in condition.names}
-    told = [trust[metric](metric) for metric in sorted(metrics & trust.keys())]
-    if not told:
+    answers = [trust[metric](metric) for metric in sorted(metrics & trust.keys())]
+    if not answers:
         return gate
-    because = "; ".join(why for _, why in told)
-    if all(is_shown for is_shown, _ in told):
+    because = "; ".join(why for _, why in answers)
+    if all(is_shown for is_shown, _ in answers):
         return {**gate, "because": f"{gate['because']}; {because}" if gate["because"] else because}
     return {"holds": None, "values": gate["values"], "because": because}
 
 
-def _metric_of(name: Name, known: Collection[str]) -> str:
+def _metric_of(name: Name, metrics: Collection[str]) -> str:
     """The metric that a name is a figure of; the name itself where it is of none."""
     parts = name.parts[1:] if name.parts[0] == "baseline" else name.parts
     path = ".".join(parts)
-    return max((one for one in known if path == one or path.startswith(f"{one}.")), key=len, default=path)
+    return max((metric for metric in metrics if path == metric or path.startswith(f"{metric}.")), key=len, default=path)
 
 
 def all_hold(gates: Iterable[GateDocument], *, strict: bool = False) -> bool:
@@ -105,7 +105,7 @@ def check_gates(database: Database, spec: SweepSpec) -> None:
         try:
             named_baseline(database, named_session(database, spec.session), name)
         except InputError as error:
-            problems += [spec.located.problem(("gates", number), one) for one in error.problems]
+            problems += [spec.located.problem(("gates", number), problem) for problem in error.problems]
     if problems:
         raise InputError(*problems)
 
@@ -124,11 +124,13 @@ def _verdict(
     """Judge a condition by the figures that there are, and by those that missing cells may make of them."""
     answer = condition.answer(lambda name: figure(matrix, name))
     gate: GateVerdict = {"holds": answer.holds, "values": dict(answer.values), "because": answer.because}
-    if not answer.holds or not any("missing" in one for row in matrix["rows"] for one in row["metrics"].values()):
+    if not answer.holds or not any(
+        "missing" in estimate for row in matrix["rows"] for estimate in row["metrics"].values()
+    ):
         return gate
     from wtb.analysis.matrix.at_worst import count_missing, fails_at_worst, moved
 
-    ends = [partial(figure, one) for one in (moved(matrix, 0), moved(matrix, 1))]
+    ends = [partial(figure, moved_matrix) for moved_matrix in (moved(matrix, 0), moved(matrix, 1))]
     if fails_at_worst(condition, ends):
         count = count_missing(matrix, condition.names, row)
         gate = {**gate, "holds": None, "because": f"it {hangs_on(count)}"}
@@ -162,8 +164,8 @@ def _of_rows(matrix: MatrixDocument, condition: Condition, choices: Mapping[str,
 
 
 def _verdict_of_row(matrix: MatrixDocument, condition: Condition, number: int) -> GateVerdict:
-    def figure(one: MatrixDocument, name: Name) -> float:
-        return row_figure(one, one["rows"][number], name)
+    def figure(judged_matrix: MatrixDocument, name: Name) -> float:
+        return row_figure(judged_matrix, judged_matrix["rows"][number], name)
 
     return _verdict(matrix, condition, figure, matrix["rows"][number])
 
@@ -188,20 +190,20 @@ def _ranges(verdicts: Iterable[GateVerdict]) -> str:
 
 def _row_of(matrix: MatrixDocument) -> RowDocument | None:
     try:
-        return _chosen(matrix)
+        return _choose_row(matrix)
     except UnknownValue:
         return None
 
 
 def _figure(matrix: MatrixDocument, name: Name) -> float:
     """A figure of the whole sweep, else of the combination that is chosen, else the least or most of all."""
-    if not name.over and ".".join(name.parts) in SWEEP_WIDE:
+    if not name.extreme and ".".join(name.parts) in SWEEP_WIDE:
         return sweep_figure(matrix, name)
-    needs_row = not name.over and name.parts[0] != "baseline"
-    return row_figure(matrix, _chosen(matrix) if needs_row else None, name)
+    needs_row = not name.extreme and name.parts[0] != "baseline"
+    return row_figure(matrix, _choose_row(matrix) if needs_row else None, name)
 
 
-def _chosen(matrix: MatrixDocument) -> RowDocument:
+def _choose_row(matrix: MatrixDocument) -> RowDocument:
     """The row that the sweep would ship: its choice, else the only one, else the best by the primary metric."""
     choice, rows, primary = matrix["choice"], matrix["rows"], matrix["primary"]
     if choice is None and len(rows) == 1:
@@ -228,7 +230,7 @@ def _no_worse(database: Database, sweep: SweepRow, name: str) -> GateVerdict:
         return {"holds": True, "values": {}, "because": "it is this sweep itself"}
     from wtb.analysis.comparison.compare import compare_sweeps
 
-    found = compare_sweeps(database, baseline, sweep, looked_into=0)
-    verdict = found["verdict"]
+    comparison = compare_sweeps(database, baseline, sweep, looked_into=0)
+    verdict = comparison["verdict"]
     holds = None if verdict in (CANNOT_TELL, UNCLEAR) else verdict != WORSE
-    return {"holds": holds, "values": {}, "because": "; ".join(found["because"]), "verdict": verdict}
+    return {"holds": holds, "values": {}, "because": "; ".join(comparison["because"]), "verdict": verdict}

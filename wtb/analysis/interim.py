@@ -22,7 +22,7 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.scales import Scale
 from wtb.core.status import FINAL_CELLS
-from wtb.core.stop import KNOWN
+from wtb.core.stop import ENOUGH_KNOWN
 from wtb.core.tree.added_rows import additions
 from wtb.core.tree.extensions import first_cases
 from wtb.core.tree.run_order import case_order
@@ -64,7 +64,7 @@ def why_anytime(status: str, reason: str | None, unfinished: int, dropped: int) 
     """
     if status != "completed":
         return _SAYS[status]
-    if (reason or "").startswith(KNOWN):
+    if (reason or "").startswith(ENOUGH_KNOWN):
         return "the sweep stopped when enough was known"
     if unfinished:
         return f"{unfinished:,} cell{' is' if unfinished == 1 else 's are'} to run again"
@@ -94,7 +94,7 @@ def because(sweep: SweepRow, cells: Iterable[CellGroup], stopped: Collection[int
     ]
     unfinished = sum(group.cells for group in planned if group.status not in FINAL_CELLS)
     dropped = sum(group.cells for group in planned if group.dropped)
-    if any(one.final for one in added):  # it had come to its end, and runs again for these only
+    if any(group.final for group in added):  # it had come to its end, and runs again for these only
         return why_anytime("completed", None, unfinished, dropped)
     return why_anytime(sweep.status, sweep.reason, unfinished, dropped)
 
@@ -105,8 +105,8 @@ def bounds(metric: str, measure: Measure, spec: StoredSpec) -> Scale | None:
     The largest score that was seen bounds nothing.
     """
     limit = _LIMITS.get(metric)
-    most = None if limit is None else spec.get("limits", {}).get(limit)
-    return measure.scale or (None if most is None else (0.0, float(most)))
+    largest = None if limit is None else spec.get("limits", {}).get(limit)
+    return measure.scale or (None if largest is None else (0.0, float(largest)))
 
 
 @frozen
@@ -133,8 +133,8 @@ class View:
 
     def rows(self) -> list[int]:
         """Over how many of the first cases the figures of each combination are."""
-        found: list[int] = finished_first(self.finished, self.units).sum(axis=1).tolist()
-        return found
+        counts: list[int] = finished_first(self.finished, self.units).sum(axis=1).tolist()
+        return counts
 
     def look(
         self,
@@ -144,7 +144,7 @@ class View:
         scale: Scale | None,
         *,
         margin: float | None = None,
-        over: Sequence[int] | None = None,
+        compared_rows: Sequence[int] | None = None,
     ) -> Look:
         """Estimates under one metric.
 
@@ -164,10 +164,12 @@ class View:
         expected[place[cases]] = True
         missing = design.missing and design.missing.at(place[cases], len(self.order))
         design = replace(design, units=self.units, missing=missing)
-        found = look(ordered, self.finished, design, scale=scale, expected=expected, margin=margin, over=over)
+        estimated = look(
+            ordered, self.finished, design, scale=scale, expected=expected, margin=margin, compared_rows=compared_rows
+        )
         if design.figure is None:
-            return found
-        return replace(found, compared=replace(found.compared, lead=Lead(because=_AT_THE_END)), interval=None)
+            return estimated
+        return replace(estimated, compared=replace(estimated.compared, lead=Lead(because=_AT_THE_END)), interval=None)
 
 
 def view(database: Database, sweep: SweepRow, combinations: int, cells: Iterable[CellGroup]) -> View | None:

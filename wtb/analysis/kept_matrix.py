@@ -45,9 +45,9 @@ def read_matrix(
         InputError: No scale has the score of failures, or there is no such row.
     """
     is_own = not edited and on_failure is None and baseline is None
-    kept = kept_matrix(database, sweep) if is_own else None
-    if kept is not None:
-        return kept
+    stored = kept_matrix(database, sweep) if is_own else None
+    if stored is not None:
+        return stored
     from wtb.analysis.matrix.build import build
 
     return build(database, sweep, edited=edited, on_failure=on_failure, baseline=baseline)
@@ -95,20 +95,20 @@ def gates_of(database: Database, sweep: SweepRow, matrix: MatrixDocument | None 
 
 def kept_matrix(database: Database, sweep: SweepRow) -> MatrixDocument | None:
     """Return the matrix that was kept when a sweep ended; None if there is none, or it is out of date."""
-    kept = tallies.kept(database, sweep.id)
-    return kept if kept is not None and _is_current(kept, sweep) and kept["sweep"] == sweep.heading else None
+    stored = tallies.kept(database, sweep.id)
+    return stored if stored is not None and _is_current(stored, sweep) and stored["sweep"] == sweep.heading else None
 
 
-def _is_current(kept: MatrixDocument, sweep: SweepRow) -> bool:
+def _is_current(matrix: MatrixDocument, sweep: SweepRow) -> bool:
     """Return whether a kept matrix has every key of today's."""
-    is_measured = all("low" in metric for metric in kept.get("metrics", {}).values())
-    best = kept.get("best", {})
-    scored = [metric for name, metric in kept.get("metrics", {}).items() if best[name]["combination"] is not None]
+    is_measured = all("low" in metric for metric in matrix.get("metrics", {}).values())
+    best = matrix.get("best", {})
+    scored = [metric for name, metric in matrix.get("metrics", {}).items() if best[name]["combination"] is not None]
     is_counted = all("classes" in metric for metric in scored if metric.get("figure"))
-    is_ranked = all(found.keys() >= {"looks", "differ_at_most", "hangs_on"} for found in best.values())
-    has_lag = all("lag_s" in runs for runs in kept.get("node_runs", {}).get("by_node", {}).values())
-    margins = margins_of(sweep.spec, kept.get("metrics", {})).keys() & kept.get("metrics", {}).keys()
-    has_margins = all("within" in row["metrics"][name] for name in margins for row in kept["rows"][:1])
+    is_ranked = all(leader.keys() >= {"looks", "differ_at_most", "hangs_on"} for leader in best.values())
+    has_lag = all("lag_s" in runs for runs in matrix.get("node_runs", {}).get("by_node", {}).values())
+    margins = margins_of(sweep.spec, matrix.get("metrics", {})).keys() & matrix.get("metrics", {}).keys()
+    has_margins = all("within" in row["metrics"][name] for name in margins for row in matrix["rows"][:1])
     has_all = {
         "edited_left_out",
         "failures",
@@ -119,14 +119,14 @@ def _is_current(kept: MatrixDocument, sweep: SweepRow) -> bool:
         "noise",
         "primary",
         "decision",
-    } <= kept.keys()
+    } <= matrix.keys()
     return (
-        kept["version"] == VERSION
+        matrix["version"] == VERSION
         and has_all
         and is_measured
         and is_counted
         and is_ranked
         and has_margins
         and has_lag
-        and "unknown" in kept["cost"]
+        and "unknown" in matrix["cost"]
     )

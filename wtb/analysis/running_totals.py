@@ -51,8 +51,8 @@ def live(database: Database, sweep: SweepRow) -> LiveDocument:
         for number, row in enumerate(rows):
             if name == COST and number in scored.without_cost:
                 continue
-            found = tallied.get((name, number))
-            count, total = (0, 0.0) if found is None else (found.n, found.total)
+            tally = tallied.get((name, number))
+            count, total = (0, 0.0) if tally is None else (tally.n, tally.total)
             failed = 0 if score is None else failed_of.get(number, 0)
             if n := count + failed:
                 row["metrics"][name] = {"n": n, "mean": (total + failed * (score or 0.0)) / n}
@@ -74,21 +74,21 @@ def leaders(database: Database, sweep: SweepRow) -> LeadersDocument:
     choices = scored.choices[: scored.planned]
     seen = interim.view(database, sweep, len(choices), scored.cell_groups)
     if seen is None:
-        found = read_matrix(database, sweep)
+        matrix = read_matrix(database, sweep)
         best: dict[str, LeaderDocument | None] = {}
-        for name, leader in found["best"].items():
-            rows = (row["metrics"][name] for row in found["rows"] if row["combination"] == leader["combination"])
+        for name, leader in matrix["best"].items():
+            rows = (row["metrics"][name] for row in matrix["rows"] if row["combination"] == leader["combination"])
             leading = next(rows, None)
             best[name] = leading and _leader(leader, leading["n"], leading["mean"])
         return {"as_of": None, "best": best}
     best, ledger = {}, Ledger(database, sweep, choices)
     for name, measure in scored.measures.items():
         table = scored.planned_table(name)
-        tried = ledger.tried(name)
-        design = scored.design(name, table, tried.share)
+        tries = ledger.tries(name)
+        design = scored.design(name, table, tries.share)
         compared = seen.look(table.scores, table.cases, design, measure.scale).compared
         first = None if compared.best is None else compared.rows[compared.best]
-        best[name] = None if first is None else _leader(best_of(compared, choices, tried), first.n, first.mean)
+        best[name] = None if first is None else _leader(best_of(compared, choices, tries), first.n, first.mean)
     return {"as_of": seen.as_of, "best": best}
 
 

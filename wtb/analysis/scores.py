@@ -64,13 +64,16 @@ class ScoreTable:
     figure: FigureRows | None = None
     missing: MissingCells | None = None
 
-    def part(self, rows: Sequence[int], kept: NDArray[np.bool_] | None = None) -> ScoreTable:
+    def part(self, rows: Sequence[int], selected: NDArray[np.bool_] | None = None) -> ScoreTable:
         """Return the table of some rows, over the cases that are kept."""
-        columns = slice(None) if kept is None else kept
+        columns = slice(None) if selected is None else selected
         units = None if self.units is None else self.units[columns]
-        found = (self.scores[rows][:, columns], self.cases[columns], units, self.behind[rows][:, columns])
-        figure, missing = self.figure and self.figure.part(rows, kept), self.missing and self.missing.part(rows, kept)
-        return ScoreTable(*found, self.failed, self.failure_score, figure, missing)
+        parts = (self.scores[rows][:, columns], self.cases[columns], units, self.behind[rows][:, columns])
+        figure, missing = (
+            self.figure and self.figure.part(rows, selected),
+            self.missing and self.missing.part(rows, selected),
+        )
+        return ScoreTable(*parts, self.failed, self.failure_score, figure, missing)
 
     def count_units(self) -> int | None:
         """How many clusters the cases come from, those without one each for itself; None where none has one."""
@@ -87,8 +90,8 @@ class ScoreTable:
         total = np.array([np.nan_to_num(row) @ behind for row, behind in zip(self.scores, self.behind, strict=True)])
         missing = cells - self.behind.sum(axis=1)
         return [
-            [float(known + lost * low) / cells, float(known + lost * high) / cells] if lost else None
-            for known, lost in zip(total, missing, strict=True)
+            [float(scored_sum + lost * low) / cells, float(scored_sum + lost * high) / cells] if lost else None
+            for scored_sum, lost in zip(total, missing, strict=True)
         ]
 
 
@@ -173,11 +176,11 @@ class Scores:
     @cached_property
     def measures(self) -> Mapping[str, Measure]:
         """How each metric is read, in the order in which they are listed: the one that decides is the first."""
-        found = queries.measures(self._database, self._sweep.id)
-        first = primary_of(self._spec, found)
-        if first not in found:  # nothing is scored by it yet
-            first = primary_of({}, found)
-        return dict(sorted(found.items(), key=lambda item: item[0] != first))
+        unordered = queries.measures(self._database, self._sweep.id)
+        first = primary_of(self._spec, unordered)
+        if first not in unordered:  # nothing is scored by it yet
+            first = primary_of({}, unordered)
+        return dict(sorted(unordered.items(), key=lambda item: item[0] != first))
 
     @property
     def primary(self) -> str | None:
@@ -186,13 +189,13 @@ class Scores:
 
     def chosen_metric(self, named: str | None) -> str:
         """Return the metric that was named, else the one that decides. Raises InputError where the sweep has none."""
-        chosen = self.primary if named is None else named
-        if chosen is None:
+        metric = self.primary if named is None else named
+        if metric is None:
             raise InputError("the sweep has no scores yet", argument="metric")
-        if chosen not in self.measures:
-            near = did_you_mean(chosen, self.measures) or f"; scored are {', '.join(self.measures) or 'no metrics'}"
-            raise InputError(f"the sweep has no metric {chosen!r}{near}", argument="metric")
-        return chosen
+        if metric not in self.measures:
+            near = did_you_mean(metric, self.measures) or f"; scored are {', '.join(self.measures) or 'no metrics'}"
+            raise InputError(f"the sweep has no metric {metric!r}{near}", argument="metric")
+        return metric
 
     def family(self, metric: str) -> int:
         """How many metrics share a correction with this one: the one that decides has its own."""
@@ -266,8 +269,8 @@ class Scores:
         """Leave out scores of `cost` that rest on calls of which the cost is not known. columns: combination first."""
         if metric != COST or not self.without_cost:
             return list(columns)
-        known = ~np.isin(np.array(columns[0], dtype=np.int64), list(self.without_cost))
-        return [np.array(column)[known] for column in columns]
+        has_cost = ~np.isin(np.array(columns[0], dtype=np.int64), list(self.without_cost))
+        return [np.array(column)[has_cost] for column in columns]
 
     @cached_property
     def _ended(self) -> tuple[NDArray[np.int64], Counter[str], Counter[int], NDArray[np.int64]]:
@@ -279,8 +282,10 @@ class Scores:
         counted, places, missing, by_case = results(self._spec), [], Counter[str](), Counter[int]()
         lost: list[list[int]] = []
         has_any = any(group.status in ENDS for group in self.cell_groups)
-        found = aggregates.ended_without_state(self._database, self._sweep.id, edited=self.edited) if has_any else []
-        for *place, status, kind, type_ in found:
+        ended_cells = (
+            aggregates.ended_without_state(self._database, self._sweep.id, edited=self.edited) if has_any else []
+        )
+        for *place, status, kind, type_ in ended_cells:
             ended = kind_of(status, kind, type_)
             by_case[place[1]] += 1
             if ended == "provider":
@@ -324,34 +329,34 @@ class Scores:
 
     def _missing(self, metric: str, cases: NDArray[np.int64], behind: NDArray[np.int32]) -> MissingCells | None:
         """Return the missing cells of a table, by why they are; None where every cell has a score."""
-        left = np.where(self._counts(cases), int(self._sweep.spec["repeats"]) - behind, 0).astype(np.int32)
-        if not left.any():
+        remaining = np.where(self._counts(cases), int(self._sweep.spec["repeats"]) - behind, 0).astype(np.int32)
+        if not remaining.any():
             return None
         reasons = {}
         errors = _triples([row[:3] for row in self._score_errors(metric)])
         for reason, places in (("provider", self._ended[3]), ("evaluator", errors)):
-            counts = np.zeros_like(left)
-            kept = places[np.isin(places[:, 1], cases)]
-            np.add.at(counts, (kept[:, 0], np.searchsorted(cases, kept[:, 1])), kept[:, 2])
-            reasons[reason] = np.minimum(counts, left)
-            left = left - reasons[reason]
-        return MissingCells(behind, {**reasons, "failed": left})
+            counts = np.zeros_like(remaining)
+            own_places = places[np.isin(places[:, 1], cases)]
+            np.add.at(counts, (own_places[:, 0], np.searchsorted(cases, own_places[:, 1])), own_places[:, 2])
+            reasons[reason] = np.minimum(counts, remaining)
+            remaining = remaining - reasons[reason]
+        return MissingCells(behind, {**reasons, "failed": remaining})
 
     def _counts(self, cases: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which cells of a table count: of a row that was added, not the case that suggested it."""
         counts = np.ones((len(self.choices), len(cases)), dtype=np.bool_)
-        for one in self.added:
-            counts[one.combination] = ~np.isin(cases, one.left_out)
+        for addition in self.added:
+            counts[addition.combination] = ~np.isin(cases, addition.left_out)
         counts[list(self.stopped)] = False  # what it did not get to is no failure
         return counts
 
     def check_failure_score(self, who: str) -> None:
         """Refuse what the sweep says that a failure counts as, where no scale has it. Raises InputError."""
         score = self._spec.get("on_failure")
-        for name, one in self.measures.items():
-            if one.on_failure is not None or one.scale is None or not isinstance(score, float | int):
+        for name, measure in self.measures.items():
+            if measure.on_failure is not None or measure.scale is None or not isinstance(score, float | int):
                 continue
-            low, high = one.scale
+            low, high = measure.scale
             if not low <= score <= high:
                 expected = f"expected a score on the scale of {name}, {low:g} to {high:g}, or {LEFT_OUT}"
                 raise InputError(f"{who} is {score:g}; {expected}", argument="on_failure")
@@ -365,13 +370,13 @@ class Scores:
         measure = measure or self.measures.get(metric, Measure())
         if (observed := self.observed(metric, measure)) is not None:
             return case_means(observed.contributions())
-        found, passes = self._rows(metric, self.failure_score(measure)), read_passes(measure.passes)
+        scores, passes = self._rows(metric, self.failure_score(measure)), read_passes(measure.passes)
         if passes is None:
-            return found
-        found[:, 2] = over_repeats(passes, found[:, 2], found[:, 3])
-        return found[np.isfinite(found[:, 2])]
+            return scores
+        scores[:, 2] = over_repeats(passes, scores[:, 2], scores[:, 3])
+        return scores[np.isfinite(scores[:, 2])]
 
-    def shown(self, metric: str, measure: Measure | None = None) -> Floats:
+    def case_rows(self, metric: str, measure: Measure | None = None) -> Floats:
         """The same to look at cases one by one: of figures of classes it is whether they are right."""
         measure = measure or self.measures.get(metric, Measure())
         if measure.figure is None or measure.figure in OF_SCORES:
@@ -380,10 +385,10 @@ class Scores:
 
     def _rows(self, metric: str, score: float | None) -> Floats:
         """The means of a metric and the cells that failed. score: what each of them counts as, None if left out."""
-        found, ended = stacked(self._means(metric), 4), self._failed_for(metric)
+        means, ended = stacked(self._means(metric), 4), self._failed_for(metric)
         if score is None or not len(ended):
-            return self._counted(found)
-        every = np.vstack([found, np.column_stack([ended[:, :2], np.full(len(ended), score), np.ones(len(ended))])])
+            return self._counted(means)
+        every = np.vstack([means, np.column_stack([ended[:, :2], np.full(len(ended), score), np.ones(len(ended))])])
         return self._counted(_joined(every) if self._is_repeated else every)
 
     @property
@@ -410,15 +415,17 @@ class Scores:
             cells = cells.with_failed(self._failed_for(metric))
         if self.stopped:
             cells = cells.part(~np.isin(cells.place[:, 0], list(self.stopped)))
-        for one in self.added:
-            cells = cells.part(~((cells.place[:, 0] == one.combination) & np.isin(cells.place[:, 1], one.left_out)))
+        for addition in self.added:
+            cells = cells.part(
+                ~((cells.place[:, 0] == addition.combination) & np.isin(cells.place[:, 1], addition.left_out))
+            )
         return cells
 
-    def _counted(self, found: Floats) -> Floats:
+    def _counted(self, rows: Floats) -> Floats:
         """Leave out what does not count: of a row that was added, the case that suggested it."""
-        for one in self.added:
-            found = found[~((found[:, 0] == one.combination) & np.isin(found[:, 1], one.left_out))]
-        return found
+        for addition in self.added:
+            rows = rows[~((rows[:, 0] == addition.combination) & np.isin(rows[:, 1], addition.left_out))]
+        return rows
 
     def _unscored(self, metric: str) -> Floats:
         """Cases that have no score for a reason other than that the metric is not theirs."""
@@ -441,10 +448,10 @@ class Scores:
             return observed.contributions()
         score, ended = self.failure_score(measure), self._failed_for(metric)
         parts = aggregates.scores_by_repeat(self._database, self._sweep.id, metric)
-        found = stacked((self._with_cost(metric, columns) for columns in parts), 4)
+        rows = stacked((self._with_cost(metric, columns) for columns in parts), 4)
         if score is not None:
-            found = np.vstack([found, np.column_stack([ended, np.full(len(ended), score)])])
-        return self._counted(found)
+            rows = np.vstack([rows, np.column_stack([ended, np.full(len(ended), score)])])
+        return self._counted(rows)
 
     def table(self, metric: str) -> ScoreTable:
         """The scores of a metric, read once."""
@@ -474,13 +481,13 @@ class Scores:
         if (passes := read_passes(measure.passes)) is not None:
             table = over_repeats(passes, table, behind)
             behind[np.isnan(table)] = 0
-        for one in self.added:
-            hidden = np.flatnonzero(np.isin(cases, one.left_out))
-            table[one.combination, hidden], behind[one.combination, hidden] = np.nan, 0
-        kept = np.asarray(behind.any(axis=0))[: len(cases)] | np.isin(cases, self._unscored(metric))
-        if not kept.all():
-            columns = np.flatnonzero(kept) if kept.any() else [0]
-            cases, table, behind = cases[kept], table[:, columns], behind[:, columns]
+        for addition in self.added:
+            hidden = np.flatnonzero(np.isin(cases, addition.left_out))
+            table[addition.combination, hidden], behind[addition.combination, hidden] = np.nan, 0
+        is_scored = np.asarray(behind.any(axis=0))[: len(cases)] | np.isin(cases, self._unscored(metric))
+        if not is_scored.all():
+            columns = np.flatnonzero(is_scored) if is_scored.any() else [0]
+            cases, table, behind = cases[is_scored], table[:, columns], behind[:, columns]
         clusters = self._clusters
         units = numbered([clusters.get(case) for case in cases.tolist()])
         figure = None if observed is None else observed.rows(table.shape, np.arange(len(table)), places(cases))
@@ -501,9 +508,9 @@ def _triples(rows: Iterable[Sequence[int]]) -> NDArray[np.int64]:
 
 def places(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of each number among some; -1 of those that are not among them."""
-    found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
-    found[numbers] = np.arange(len(numbers))
-    return found
+    lookup = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
+    lookup[numbers] = np.arange(len(numbers))
+    return lookup
 
 
 def stacked(parts: Iterable[aggregates.Columns], width: int) -> Floats:
@@ -523,9 +530,9 @@ def _add_failed(
     behind += failed
 
 
-def _joined(found: Floats) -> Floats:
+def _joined(rows: Floats) -> Floats:
     """Rows of the same combination and case as one, each mean by how many repeats it is of."""
-    keys, place = np.unique(found[:, :2], axis=0, return_inverse=True)
-    repeats = np.bincount(place.ravel(), found[:, 3])
-    means = np.bincount(place.ravel(), found[:, 2] * found[:, 3]) / repeats
+    keys, place = np.unique(rows[:, :2], axis=0, return_inverse=True)
+    repeats = np.bincount(place.ravel(), rows[:, 3])
+    means = np.bincount(place.ravel(), rows[:, 2] * rows[:, 3]) / repeats
     return np.column_stack([keys, means, repeats])

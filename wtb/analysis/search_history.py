@@ -105,21 +105,25 @@ class Ledger:
         self._rows = combination_keys(choices, sweep.spec.get("baseline_row"), sweep.fingerprints)
         self._mine = {key for key in self._rows if key}
 
-    def tried(self, metric: str) -> Tried:
+    def tries(self, metric: str) -> Tried:
         """Return what counts for a metric."""
         shared = self._counted(metric)
         new = len(self._mine)
-        each = [EarlierLook(one.share, one.look.cases, len(one.look.combinations)) for one in shared]
+        each = [EarlierLook(earlier.share, earlier.look.cases, len(earlier.look.combinations)) for earlier in shared]
         before = count_before(each, new)
-        again = [one for one in shared if one.share >= SEEN and self._mine.intersection(one.look.combinations)]
+        repeated = [
+            earlier
+            for earlier in shared
+            if earlier.share >= SEEN and self._mine.intersection(earlier.look.combinations)
+        ]
         return Tried(
             new + whole(before),
             before,
             len(shared),
             spendable(before, new),
             self._uses(shared),
-            1 + len(again),
-            self._pool(again),
+            1 + len(repeated),
+            self._pool(repeated),
             frozenset(self._claimed(metric, shared)),
             frozenset(self._best(metric, shared)),
             partial(share_of_next, each, self._look.cases, new) if self._look else None,
@@ -137,15 +141,15 @@ class Ledger:
 
     def _counted(self, metric: str) -> list[_Shared]:
         scored = self._scored(metric)
-        return [one for one in self._shared if one.look.sweep_id in scored]
+        return [earlier for earlier in self._shared if earlier.look.sweep_id in scored]
 
     def _wide(self, shared: Sequence[_Shared]) -> list[_Shared]:
         """Return the looks that compared all rows of this sweep."""
-        return [one for one in shared if self._mine <= set(one.look.combinations)]
+        return [earlier for earlier in shared if self._mine <= set(earlier.look.combinations)]
 
     def share_of_one_more(self, metric: str) -> float:
         """Return the part of the level that a combination may use which is tried after all of these."""
-        return spendable(self.tried(metric).before + len(self._mine), 1)
+        return spendable(self.tries(metric).before + len(self._mine), 1)
 
     def note(self, matrix: MatrixDocument) -> None:
         """Record the differences that a matrix of the sweep shows, for later looks."""
@@ -181,11 +185,11 @@ class Ledger:
         """Return the earlier looks that count for a metric: for the one that decides, all that scored anything."""
         by = None if metric == self._primary else metric
         if by not in self._scored_by:
-            alive = [one.look.sweep_id for one in self._shared if one.look.metrics is None]
+            alive = [earlier.look.sweep_id for earlier in self._shared if earlier.look.metrics is None]
             scored = looks.scored_sweeps(self._database, alive, by) if alive else set()
-            for one in self._shared:
-                if names := one.look.metrics:
-                    scored |= {one.look.sweep_id} if by is None or by in names else set()
+            for earlier in self._shared:
+                if names := earlier.look.metrics:
+                    scored |= {earlier.look.sweep_id} if by is None or by in names else set()
             self._scored_by[by] = scored
         return self._scored_by[by]
 
@@ -196,7 +200,7 @@ class Ledger:
     def _uses(self, shared: Sequence[_Shared]) -> int:
         if not self._sweep.spec.get("final"):
             return 0
-        return sum(one.look.final and one.share >= SAME for one in shared)
+        return sum(earlier.look.final and earlier.share >= SAME for earlier in shared)
 
     def _claimed(self, metric: str, shared: Sequence[_Shared]) -> set[tuple[int, int]]:
         """Return the differences that were shown already, from the same baseline."""
@@ -211,23 +215,24 @@ class Ledger:
         return {row for row, key in enumerate(self._rows) if (BEST, key) in claims}
 
     def _claims(self, metric: str, shared: Sequence[_Shared]) -> set[tuple[str, str]]:
-        same = [one.look for one in shared if self._look and one.look.baseline == self._look.baseline]
+        same = [earlier.look for earlier in shared if self._look and earlier.look.baseline == self._look.baseline]
         return {(way, key) for look in same for name, way, key in look.claims if name == metric}
 
-    def _pool(self, again: Sequence[_Shared]) -> tuple[str, ...]:
+    def _pool(self, repeated: Sequence[_Shared]) -> tuple[str, ...]:
         """Return the sweeps that are repeats of each other, this one last; empty if it is the only one."""
         own = self._look
         if own is None:
             return ()
         same = [
-            one.look.sweep_id
-            for one in again
-            if one.look.extended_id is None
-            and (one.look.sketch, one.look.cases, one.look.baseline) == (own.sketch, own.cases, own.baseline)
-            and set(one.look.combinations) == set(own.combinations)
+            earlier.look.sweep_id
+            for earlier in repeated
+            if earlier.look.extended_id is None
+            and (earlier.look.sketch, earlier.look.cases, earlier.look.baseline)
+            == (own.sketch, own.cases, own.baseline)
+            and set(earlier.look.combinations) == set(own.combinations)
         ]
-        found = outcomes.repeats_of(self._database, self._sweep, same[:POOLED]) if same else []
-        return (*found, self._sweep.id) if found else ()
+        repeat_ids = outcomes.repeats_of(self._database, self._sweep, same[:POOLED]) if same else []
+        return (*repeat_ids, self._sweep.id) if repeat_ids else ()
 
 
 def shared_part(mine: NDArray[np.uint64], theirs: NDArray[np.uint64], cases: int) -> float:
@@ -266,8 +271,8 @@ def claims_of(matrix: MatrixDocument, keys: Sequence[str]) -> list[Claim]:
         for name, figures in row["metrics"].items():
             interval, p, delta = figures["delta_ci"], figures["p_adjusted"], figures["delta"]
             excludes_zero = interval is not None and not interval[0] <= 0 <= interval[1]
-            shown = p < SIGNIFICANT if p is not None else excludes_zero and matrix["figures"] == "anytime"
-            if key and delta and shown:
+            is_shown = p < SIGNIFICANT if p is not None else excludes_zero and matrix["figures"] == "anytime"
+            if key and delta and is_shown:
                 claims.append((name, GAIN if delta > 0 else LOSS, key))
             if (within := figures.get("within")) and within["shown"] is not None:
                 claims.append((name, way_of(within["margin"], is_within=within["shown"]), key))
@@ -278,22 +283,22 @@ def claims_of(matrix: MatrixDocument, keys: Sequence[str]) -> list[Claim]:
     return claims
 
 
-def sentences(tried: Mapping[str, Tried]) -> list[str]:
+def sentences(tries_by_metric: Mapping[str, Tried]) -> list[str]:
     """Return what readers of a matrix need to know of earlier looks; nothing if there was none.
 
     Args:
-        tried: Metric -> what was tried before.
+        tries_by_metric: Metric -> what was tried before.
     """
-    found: dict[tuple[int, int, int, int], list[str]] = {}
-    for metric, one in tried.items():
-        if one.share < 1:
-            found.setdefault((one.n, whole(one.before), one.sweeps, one.looks), []).append(metric)
-    lines = [_used_before(uses)] if (uses := max((one.uses for one in tried.values()), default=0)) else []
-    for (n, others, sweeps, look), metrics in found.items():
-        lines.append(_looked(look, metrics) if look > 1 else _tried(n, others, sweeps, metrics))
-        if look > 1 and others > look - 1:
+    metrics_by_counts: dict[tuple[int, int, int, int], list[str]] = {}
+    for metric, tries in tries_by_metric.items():
+        if tries.share < 1:
+            metrics_by_counts.setdefault((tries.n, whole(tries.before), tries.sweeps, tries.looks), []).append(metric)
+    lines = [_used_before(uses)] if (uses := max((tries.uses for tries in tries_by_metric.values()), default=0)) else []
+    for (n, earlier, sweeps, look), metrics in metrics_by_counts.items():
+        lines.append(_looked(look, metrics) if look > 1 else _corrected_for(n, earlier, sweeps, metrics))
+        if look > 1 and earlier > look - 1:
             lines[-1] += f", and for the {n:,} combinations that were compared over these cases in all"
-    if pool := max((one.pool for one in tried.values()), key=len, default=()):
+    if pool := max((tries.pool for tries in tries_by_metric.values()), key=len, default=()):
         lines.append(
             f"{plural(len(pool), 'sweep')} ran these rows over these cases: pool them as repeats with "
             f"`wtb pool {' '.join(pool)}`, which tells more"
@@ -305,12 +310,12 @@ def _looked(look: int, metrics: Sequence[str]) -> str:
     return f"{ordinal(look)} look at these rows by {listed_names(metrics)}: p, ★ and * allow for it"
 
 
-def _tried(n: int, others: int, sweeps: int, metrics: Sequence[str]) -> str:
-    tries = "1 earlier try" if others == 1 else f"{others:,} earlier tries"
+def _corrected_for(n: int, earlier: int, sweeps: int, metrics: Sequence[str]) -> str:
+    tries = "1 earlier try" if earlier == 1 else f"{earlier:,} earlier tries"
     where = "another sweep" if sweeps == 1 else f"{sweeps:,} other sweeps"
     return (
         f"p, ★ and * of {listed_names(metrics)} are corrected for {tries} on these cases (in {where}), besides the "
-        f"{plural(n - others, 'combination')} here"
+        f"{plural(n - earlier, 'combination')} here"
     )
 
 

@@ -137,10 +137,10 @@ def shaped(read: Callable[[], T]) -> T:
         raise Malformed(f"{type(error).__name__}: {error}"[:500]) from None
 
 
-def text(value: Any, most: int = TEXT) -> str:
+def text(value: Any, limit: int = TEXT) -> str:
     if type(value) is not str:
         raise Malformed(f"found {type(value).__name__}, expected text")
-    return storable(value, most)
+    return storable(value, limit)
 
 
 def name(value: Any) -> str:
@@ -148,15 +148,15 @@ def name(value: Any) -> str:
     return text(value, NAME)
 
 
-def number(value: Any, least: float = 0.0, most: float = 1e18) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or not least <= value <= most:
-        raise Malformed(f"found {value!r:.50}, expected a number from {least:g} to {most:g}")
+def number(value: Any, minimum: float = 0.0, maximum: float = 1e18) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value) or not minimum <= value <= maximum:
+        raise Malformed(f"found {value!r:.50}, expected a number from {minimum:g} to {maximum:g}")
     return float(value)
 
 
-def count(value: Any, most: int = 2**62) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise Malformed(f"found {value!r:.50}, expected a whole number from 0 to {most:,}")
+def count(value: Any, maximum: int = 2**62) -> int:
+    if type(value) is not int or not 0 <= value <= maximum:
+        raise Malformed(f"found {value!r:.50}, expected a whole number from 0 to {maximum:,}")
     return value
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wtb.authoring.workflow_facts import WorkflowFacts
 
 _IF = re.compile(r"\s+if\s+")
-MOST = 100  # of a sweep: each is asked before every step
+MAX_BREAKPOINTS = 100  # of a sweep: each is asked before every step
 
 
 @frozen
@@ -57,8 +57,8 @@ def parse_breakpoint(text: str, nodes: Collection[str], keys: Collection[str] = 
     Raises InputError naming what is wrong, with a near match.
     """
     where, condition = " ".join(text.split("\n")).strip(), None
-    if where not in nodes and (found := _IF.search(where)):
-        where, text_of_condition = where[: found.start()], where[found.end() :]
+    if where not in nodes and (match := _IF.search(where)):
+        where, text_of_condition = where[: match.start()], where[match.end() :]
         try:
             condition = parse_state_condition(text_of_condition, keys)
         except ValueError as error:
@@ -69,11 +69,11 @@ def parse_breakpoint(text: str, nodes: Collection[str], keys: Collection[str] = 
     for when in ("before", "after"):
         word, _, node = where.partition(" ")
         if word == when and where not in nodes:
-            return Breakpoint(when, _known(text, node.strip(), nodes), condition)
-    return Breakpoint("before", _known(text, where, nodes), condition)
+            return Breakpoint(when, _check_node(text, node.strip(), nodes), condition)
+    return Breakpoint("before", _check_node(text, where, nodes), condition)
 
 
-def _known(text: str, node: str, nodes: Collection[str]) -> str:
+def _check_node(text: str, node: str, nodes: Collection[str]) -> str:
     if node in nodes:
         return node
     if not node:
@@ -87,12 +87,12 @@ def parse_breakpoints(texts: Iterable[str], nodes: Collection[str], keys: Collec
     problems: list[str] = []
     for text in texts:
         try:
-            one = parse_breakpoint(text, nodes, keys)
-            breakpoints[str(one)] = one
+            parsed = parse_breakpoint(text, nodes, keys)
+            breakpoints[str(parsed)] = parsed
         except InputError as error:
             problems += error.problems
-    if len(breakpoints) > MOST:
-        problems.append(f"{len(breakpoints):,} breakpoints; expected at most {MOST}")
+    if len(breakpoints) > MAX_BREAKPOINTS:
+        problems.append(f"{len(breakpoints):,} breakpoints; expected at most {MAX_BREAKPOINTS}")
     if problems:
         raise InputError(*problems)
     return list(breakpoints.values())
@@ -105,6 +105,6 @@ def stops(workflow: WorkflowFacts, texts: Sequence[str], until: str | None = Non
     """
     texts = [*workflow.breakpoints, *texts]
     if until is not None:
-        _known(f"after {until}", until, workflow.nodes)
+        _check_node(f"after {until}", until, workflow.nodes)
         texts = [*texts, f"after {until}"]
     return parse_breakpoints(texts, workflow.nodes, workflow.schema.keys)

@@ -13,7 +13,7 @@ from wtb.core.errors import RoutingError, did_you_mean
 from wtb.core.serialization.plain_json import storable
 
 LONGEST_NAME = 200  # what a column has room for
-_SHOWN = 1000  # characters of what a branch returned
+_MAX_TEXT = 1000  # characters of what a branch returned
 
 
 @frozen(slots=True)
@@ -123,9 +123,9 @@ def _decide(node: str, exits: _Exits, state: Any, decisions: list[Decision]) -> 
     targets = [_follow_branch(branch, state, decisions) for branch in exits.branches]
     if not exits.conditional and exits.default is None:
         return targets
-    chosen = _choose(node, exits, state, decisions)
-    if chosen is not None:
-        targets.append(chosen)
+    target = _choose(node, exits, state, decisions)
+    if target is not None:
+        targets.append(target)
     elif not targets and not exits.always and not exits.joins:
         raise RoutingError(
             f"no edge leads on from node {node!r}: none of its conditions is true and it has no default edge"
@@ -134,18 +134,18 @@ def _decide(node: str, exits: _Exits, state: Any, decisions: list[Decision]) -> 
 
 
 def _choose(node: str, exits: _Exits, state: Any, decisions: list[Decision]) -> str | None:
-    tried: list[Tried] = []
+    edges: list[Tried] = []
     for edge in exits.conditional:
         assert edge.when is not None
-        why = storable(str(getattr(edge.when, "__name__", "condition")), _SHOWN)
+        why = storable(str(getattr(edge.when, "__name__", "condition")), _MAX_TEXT)
         if edge.when(state):
-            taken = Tried(edge.target, why, True)
-            decisions.append(Decision(node, edge.target, None, f"{why} is true", (*tried, taken)))
+            followed = Tried(edge.target, why, True)
+            decisions.append(Decision(node, edge.target, None, f"{why} is true", (*edges, followed)))
             return edge.target
-        tried.append(Tried(edge.target, why, False))
+        edges.append(Tried(edge.target, why, False))
     if exits.default is not None:
-        taken = Tried(exits.default, None, True)
-        decisions.append(Decision(node, exits.default, None, "no condition is true", (*tried, taken)))
+        followed = Tried(exits.default, None, True)
+        decisions.append(Decision(node, exits.default, None, "no condition is true", (*edges, followed)))
     return exits.default
 
 
@@ -161,17 +161,17 @@ def _follow_branch(branch: Branch, state: Any, decisions: list[Decision]) -> str
             )
         target = branch.default
     why = getattr(branch.by, "__name__", "branch")
-    shown, reason = storable(str(key), _SHOWN), storable(f"{why} returned {key!r}", _SHOWN)
-    tried = [Tried(end, storable(name, _SHOWN), name == key) for name, end in branch.targets.items()]
+    key_text, reason = storable(str(key), _MAX_TEXT), storable(f"{why} returned {key!r}", _MAX_TEXT)
+    edges = [Tried(end, storable(name, _MAX_TEXT), name == key) for name, end in branch.targets.items()]
     if branch.default is not None:
-        tried.append(Tried(branch.default, None, key not in branch.targets))
-    decisions.append(Decision(branch.source, target, shown, reason, tuple(tried)))
+        edges.append(Tried(branch.default, None, key not in branch.targets))
+    decisions.append(Decision(branch.source, target, key_text, reason, tuple(edges)))
     return target
 
 
 def _in_order(workflow: WorkflowFacts, names: Iterable[str]) -> tuple[str, ...]:
-    wanted = set(names)
-    return tuple(name for name in workflow.nodes if name in wanted)
+    included = set(names)
+    return tuple(name for name in workflow.nodes if name in included)
 
 
 def _is_join(edge: Edge) -> bool:
@@ -201,8 +201,8 @@ def successors(workflow: WorkflowFacts) -> dict[str, set[str]]:
 
 def queue_of(workflow: WorkflowFacts, nodes: Iterable[str]) -> str | None:
     """The queue that a step asks for: of the first of its nodes that names one; None is the default one."""
-    asked = (workflow.nodes[node].rules.queue for node in nodes)
-    return next((queue for queue in asked if queue is not None), None)
+    queues = (workflow.nodes[node].rules.queue for node in nodes)
+    return next((queue for queue in queues if queue is not None), None)
 
 
 def reachable(after: Mapping[str, Iterable[str]], start: Iterable[str]) -> set[str]:

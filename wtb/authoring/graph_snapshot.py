@@ -43,7 +43,7 @@ def graph_snapshot(workflow: WorkflowFacts) -> WorkflowDocument:
         "description": workflow.description,
         **_metadata(workflow),
         "state": {
-            key.name: {"type": key.shown or type_name(key.annotation), "reducer": _callable_name(key.reducer)}
+            key.name: {"type": key.type_name or type_name(key.annotation), "reducer": _callable_name(key.reducer)}
             for key in workflow.schema.keys.values()
         },
         "entries": list(workflow.entries),

@@ -138,12 +138,12 @@ class Variant:
             What is wrong: the position of the value, None for all of them, and a line.
         """
         try:
-            known, takes_any = self.parameters
+            parameters, takes_any = self.parameters
         except InputError as error:
             return [(None, f"{where}: {text}") for text in error.problems]
-        if name not in known:
-            takes = ", ".join(known) or "none"
-            text = f"{where}: takes no parameter {name!r}{did_you_mean(name, known)} (it takes: {takes})"
+        if name not in parameters:
+            takes = ", ".join(parameters) or "none"
+            text = f"{where}: takes no parameter {name!r}{did_you_mean(name, parameters)} (it takes: {takes})"
             return [] if takes_any else [(None, text)]
         return [
             (number, text) for number, value in enumerate(values) for text in _type_problem(where, self.fn, name, value)
@@ -157,7 +157,7 @@ class Variant:
         """
         where = f"node {self.node!r}, variant {self.name!r}"
         signature = inspect.signature(self.fn)
-        known = self.parameters[0]
+        parameters = self.parameters[0]
         problems_found = []
         if not any(
             p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
@@ -172,7 +172,7 @@ class Variant:
             misplaced.insert(0, positional[1])  # it would be given the context
         for parameter in misplaced:
             problems_found.append(f"{where}: {parameter.name!r} must be keyword-only: put a * before the parameters")
-        for name, parameter in known.items():
+        for name, parameter in parameters.items():
             if parameter.default is parameter.empty and name not in self.params:
                 problems_found.append(f"{where}: parameter {name!r} has neither a default nor a value")
         for name, value in self.params.items():

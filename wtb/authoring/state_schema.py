@@ -33,14 +33,14 @@ class InputRead(NamedTuple):
 class Key:
     """One key of the state. `reducer(current, update)` joins writes; without one the last write replaces.
 
-    shown: what its type is called, where that is known by name only.
+    type_name: what its type is called, where that is known by name only.
     """
 
     name: str
     annotation: Any = Any
     reducer: Reducer | None = None
     required: bool = False
-    shown: str | None = None
+    type_name: str | None = None
 
     def reduce(self, current: Any, update: Any) -> Any:
         """Join `update` into `current`; a key never written starts from its type's empty value, as in LangGraph."""
@@ -116,29 +116,29 @@ class Schema:
             first = error.errors()[0]
             raise StateError(f"{who} wrote key {name!r}: {first['msg']}, found {first['input']!r}") from error
 
-    def read_input(self, given: State) -> InputRead:
+    def read_input(self, case_input: State) -> InputRead:
         """Convert a case's input to state values, or say what is wrong with it."""
-        unknown = [] if self.open else [name for name in given if name not in self.keys]
+        unknown = [] if self.open else [name for name in case_input if name not in self.keys]
         problems = [f"key {describe(name)} is not in the state{did_you_mean(name, self.keys)}" for name in unknown[:10]]
         problems += [
-            f"key {describe(name)} begins with ~: those are the engine's own" for name in given if is_hidden(name)
+            f"key {describe(name)} begins with ~: those are the engine's own" for name in case_input if is_hidden(name)
         ]
         if problems:
             return InputRead({}, problems)
         if self.is_model:
-            return self._read_model(given)
-        return InputRead(dict(given), [])
+            return self._read_model(case_input)
+        return InputRead(dict(case_input), [])
 
-    def missing(self, given: Iterable[str]) -> list[str]:
-        """Names of the required keys that `given` lacks."""
-        have = set(given)
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Names of the required keys that `names` lacks."""
+        have = set(names)
         return [key.name for key in self.keys.values() if key.required and key.name not in have]
 
-    def _read_model(self, given: State) -> InputRead:
+    def _read_model(self, case_input: State) -> InputRead:
         import pydantic
 
         values, problems = InputRead({}, [])
-        for name, value in given.items():
+        for name, value in case_input.items():
             try:
                 values[name] = pydantic.TypeAdapter(self.keys[name].annotation).validate_python(value)
             except pydantic.ValidationError as error:

@@ -55,8 +55,8 @@ class Tool:
                 yield f"tool {self.name!r}: its {what} function is {type(fn).__name__}; expected a callable"
             elif what == "forward":
                 parameters = inspect.signature(fn).parameters.values()
-                for one in (p.name for p in parameters if p.kind is p.POSITIONAL_ONLY):
-                    yield f"tool {self.name!r}: {one!r} is positional-only; tools are called with arguments by name"
+                for name in (p.name for p in parameters if p.kind is p.POSITIONAL_ONLY):
+                    yield f"tool {self.name!r}: {name!r} is positional-only; tools are called with arguments by name"
 
 
 class ToolReport(TypedDict):
@@ -97,10 +97,10 @@ class Tools:
     """
 
     def __init__(
-        self, known: Mapping[str, Tool], on_call: OnCall, done: Iterable[ToolReport] = (), gate: Gate | None = None
+        self, tools: Mapping[str, Tool], on_call: OnCall, done: Iterable[ToolReport] = (), gate: Gate | None = None
     ) -> None:
         self.gate = gate
-        self._known = known
+        self._tools = tools
         self._on_call = on_call
         self._lock = threading.Lock()
         self._returned: dict[tuple[str, str], deque[str]] = {}
@@ -114,10 +114,10 @@ class Tools:
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """Look a tool up. Raises InputError with a near match."""
-        if name not in self._known:
-            known = meant_or_known(name, self._known) if self._known else "; it has none: add it with @wf.tool"
-            raise InputError(f"the workflow has no tool {name!r}{known}")
-        return _Bound(self, self._known[name])
+        if name not in self._tools:
+            hint = meant_or_known(name, self._tools) if self._tools else "; it has none: add it with @wf.tool"
+            raise InputError(f"the workflow has no tool {name!r}{hint}")
+        return _Bound(self, self._tools[name])
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):  # what Python and notebooks look for
@@ -125,17 +125,17 @@ class Tools:
         return self[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._tools)
 
     def of(self, server: str) -> ServerTools:
         """The tools of a server, by their own names. Raises InputError where the workflow declares none."""
         prefix = f"{server}."
-        names = [name.removeprefix(prefix) for name in self._known if name.startswith(prefix)]
+        names = [name.removeprefix(prefix) for name in self._tools if name.startswith(prefix)]
         if not names:
-            servers = {name.partition(".")[0] for name in self._known if "." in name}
+            servers = {name.partition(".")[0] for name in self._tools if "." in name}
             none = "; it has none: declare it with use_server(), or under 'mcp' of the sweep file"
-            known = meant_or_known(server, servers) if servers else none
-            raise InputError(f"the workflow has no MCP server {server!r}{known}")
+            hint = meant_or_known(server, servers) if servers else none
+            raise InputError(f"the workflow has no MCP server {server!r}{hint}")
         return ServerTools(self, server, names)
 
     def before(self, name: str, arguments: str) -> str | None:
@@ -177,8 +177,8 @@ class ServerTools:
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         if name not in self.names:
-            known = meant_or_known(name, self.names)
-            raise InputError(f"no tool {name!r} of MCP server {self.server!r} is declared{known}")
+            hint = meant_or_known(name, self.names)
+            raise InputError(f"no tool {name!r} of MCP server {self.server!r} is declared{hint}")
         return self.tools[f"{self.server}.{name}"]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -201,50 +201,50 @@ class _Bound:
         name = self.tool.name
         if unnamed:
             raise InputError(f"tool {name!r} was called with {len(unnamed)} unnamed; expected its arguments by name")
-        given = encoded_arguments(name, arguments)
+        encoded = encoded_arguments(name, arguments)
         asynchronous = inspect.iscoroutinefunction(self.tool.forward)
-        before = self.tools.before(name, given)
+        before = self.tools.before(name, encoded)
         if self.tools.gate is not None:
-            before = self.tools.gate.check(name, arguments, given, before)
+            before = self.tools.gate.check(name, arguments, encoded, before)
         if before is not None:
             returned = decode(before.encode())
-            return _given(returned) if asynchronous and _in_loop() else returned
+            return _as_awaitable(returned) if asynchronous and _in_loop() else returned
         if asynchronous:
-            calling = self._awaited(self.tool.forward(**arguments), given, time.time(), time.perf_counter())
+            calling = self._awaited(self.tool.forward(**arguments), encoded, time.time(), time.perf_counter())
             return calling if _in_loop() else _run(calling)
         at, clock = time.time(), time.perf_counter()
         try:
             result = self.tool.forward(**arguments)
         except Exception as error:
-            self._failed(error, given, at, clock)
+            self._failed(error, encoded, at, clock)
             raise
         if inspect.iscoroutine(result):
-            calling = self._awaited(result, given, at, clock)
+            calling = self._awaited(result, encoded, at, clock)
             return calling if _in_loop() else _run(calling)
-        return self._done(result, given, at, clock)
+        return self._done(result, encoded, at, clock)
 
-    async def _awaited(self, awaitable: Awaitable[Any], given: str, at: float, clock: float) -> Any:
+    async def _awaited(self, awaitable: Awaitable[Any], encoded: str, at: float, clock: float) -> Any:
         try:
             result = await awaitable
         except Exception as error:
-            self._failed(error, given, at, clock)
+            self._failed(error, encoded, at, clock)
             raise
-        return self._done(result, given, at, clock)
+        return self._done(result, encoded, at, clock)
 
-    def _done(self, result: Any, given: str, at: float, clock: float) -> Any:
+    def _done(self, result: Any, encoded: str, at: float, clock: float) -> Any:
         duration = time.perf_counter() - clock
         try:
             stored = encode(result).decode()
         except StateError as error:
             problem = StateError(f"tool {self.tool.name!r}: what it returned cannot be stored: {error}")
-            self._failed(problem, given, at, clock)
+            self._failed(problem, encoded, at, clock)
             raise problem from error
-        self.tools.report(self.tool, given, at, duration, result=stored, status="done")
+        self.tools.report(self.tool, encoded, at, duration, result=stored, status="done")
         return result
 
-    def _failed(self, error: Exception, given: str, at: float, clock: float) -> None:
+    def _failed(self, error: Exception, encoded: str, at: float, clock: float) -> None:
         text = storable(f"{type(error).__name__}: {error}", ERROR)
-        self.tools.report(self.tool, given, at, time.perf_counter() - clock, error=text, status="failed")
+        self.tools.report(self.tool, encoded, at, time.perf_counter() - clock, error=text, status="failed")
 
 
 def encoded_arguments(tool: str, arguments: Arguments) -> str:
@@ -273,5 +273,5 @@ def _in_loop() -> bool:
     return True
 
 
-async def _given(returned: Any) -> Any:
+async def _as_awaitable(returned: Any) -> Any:
     return returned

@@ -167,14 +167,14 @@ class Workflow:
         called = str(name or getattr(fn, "__name__", type(fn).__name__))
         if not isinstance(backoff, Backoff):
             backoff = Backoff() if backoff is None else Backoff(initial=backoff)
-        kept = Rules(backoff=backoff, final=tuple(final), **rules)
+        node_rules = Rules(backoff=backoff, final=tuple(final), **rules)
         text = description or (inspect.getdoc(fn) or "").partition("\n")[0]
-        node = Node(called, kept, Variant(called, variant, fn, {}, text))
+        node = Node(called, node_rules, Variant(called, variant, fn, {}, text))
         if called in self.nodes:
             self.problems.append(f"two nodes are named {called!r}")
         if called == END:
             self.problems.append(f"a node cannot be named {END!r}")
-        self.problems += kept.problems(called)
+        self.problems += node_rules.problems(called)
         self.nodes[called] = node
         return node
 
@@ -300,10 +300,10 @@ class Workflow:
         plain = self.copy()
         plain.original = self
         for node in self.nodes.values():
-            chosen = node.variants[choices.get(node.name, node.default)]
+            chosen_variant = node.variants[choices.get(node.name, node.default)]
             plain.nodes[node.name] = node.copy()
             plain.nodes[node.name].default = DEFAULT
-            plain.nodes[node.name].variants = {DEFAULT: replace(chosen, name=DEFAULT, active=True)}
+            plain.nodes[node.name].variants = {DEFAULT: replace(chosen_variant, name=DEFAULT, active=True)}
         return plain
 
     def copy(self) -> Self:
@@ -348,10 +348,10 @@ class Workflow:
         Returns:
             What is wrong with it, one line each; empty if it was added.
         """
-        found = variant.problems()
-        if not found:
+        problems = variant.problems()
+        if not problems:
             self.nodes[variant.node].variants[variant.name] = variant
-        return found
+        return problems
 
     def param_problems(self, params: Params) -> list[str]:
         """Check the params that a sweep gives.
@@ -401,11 +401,11 @@ class Workflow:
         from wtb.authoring.graph import odd_names, problems
 
         facts = self.facts()
-        found = [*self.problems, *odd_names(facts), *(p for node in self.nodes.values() for p in node.problems)]
-        found += [p for node in self.nodes.values() for v in node.variants.values() for p in v.problems()]
-        found += problems(facts) + approval_problems(self.approval, self.name, self.nodes)
-        if found:
-            raise WorkflowError(*(f"workflow {self.name!r}: {problem}" for problem in found))
+        all_problems = [*self.problems, *odd_names(facts), *(p for node in self.nodes.values() for p in node.problems)]
+        all_problems += [p for node in self.nodes.values() for v in node.variants.values() for p in v.problems()]
+        all_problems += problems(facts) + approval_problems(self.approval, self.name, self.nodes)
+        if all_problems:
+            raise WorkflowError(*(f"workflow {self.name!r}: {problem}" for problem in all_problems))
 
 
 def _name(node: NodeLike) -> str:

@@ -77,7 +77,7 @@ class Broker:
 
     def ping(self) -> float:
         """Milliseconds until it answers, once connected. Raises BrokerError that says what is wrong."""
-        with self._asked():
+        with self._translate_errors():
             self._client.ping()
             began = time.perf_counter()
             self._client.ping()
@@ -86,7 +86,7 @@ class Broker:
     def depths(self, queues: Iterable[str], cluster: str) -> dict[str, int]:
         """Return how many messages wait, by queue of a cluster. Raises BrokerError."""
         names = list(queues)
-        with self._asked():
+        with self._translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for name in names:
                 pipe.llen(queue_key(name, cluster))
@@ -96,7 +96,7 @@ class Broker:
         self._client.close()
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         wrong = self._errors
         try:
             yield

@@ -34,34 +34,34 @@ _COPY = re.compile(r"\d+-\d{8}-\d{6}\.(db|new)")
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=.")
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
-_kept: dict[str, str] = {}
+_credentials: dict[str, str] = {}
 _guarded = False
 _files: set[str] = set()
 
 
 def credential(name: str) -> str | None:
     """One of NAMES: what the environment says, else what this command took out of it."""
-    return os.environ[name] if name in os.environ else _kept.get(name)
+    return os.environ[name] if name in os.environ else _credentials.get(name)
 
 
 def keep(name: str, value: str) -> None:
     """Have `credential` give it in this process, and in those that are forked off."""
     os.environ.pop(name, None)
-    _kept[name] = value
+    _credentials[name] = value
 
 
 def take() -> None:
     """Take the credentials of a command that begins out of its environment and off its command line."""
-    taken = {name: os.environ.pop(name) for name in NAMES if name in os.environ}
-    shown = [*taken.values(), *(argument for argument in sys.argv if _PASSWORD.search(argument))]
+    credentials = {name: os.environ.pop(name) for name in NAMES if name in os.environ}
+    secret_texts = [*credentials.values(), *(argument for argument in sys.argv if _PASSWORD.search(argument))]
     if descriptor := os.environ.pop(PIPE, None):
         import json
 
         with open(int(descriptor), "rb") as pipe:
-            taken |= json.loads(pipe.read())
-    _kept.update(taken)
-    if taken or shown:
-        _erase([text for text in shown if text])
+            credentials |= json.loads(pipe.read())
+    _credentials.update(credentials)
+    if credentials or secret_texts:
+        _erase([text for text in secret_texts if text])
         protect()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 
 NAME = "workflow-test-bench"
-TAKEN = "wtb"  # a distribution of other people, which has a package of that name, too
+OTHER_NAME = "wtb"  # a distribution of other people, which has a package of that name, too
 
 
 def pip_install(extra: str) -> str:
@@ -15,8 +15,8 @@ def pip_install(extra: str) -> str:
 
 def rival() -> str | None:
     """The version of the other distribution that owns the package `wtb`, where both are installed."""
-    found = {name: version for name in (NAME, TAKEN) if (version := _version(name)) is not None}
-    return found.get(TAKEN) if len(found) == 2 else None
+    versions = {name: version for name in (NAME, OTHER_NAME) if (version := _version(name)) is not None}
+    return versions.get(OTHER_NAME) if len(versions) == 2 else None
 
 
 def _version(name: str) -> str | None:

@@ -83,8 +83,8 @@ def bounded(value: object) -> object:
 
 def stored(value: T) -> T:
     """Refuses what no database keeps as it is, where it stands."""
-    if found := unstorable(value):
-        place, wrong = found
+    if refusal := unstorable(value):
+        place, wrong = refusal
         raise problem(wrong, at=place)
     return value
 
@@ -110,7 +110,7 @@ def condition(value: object) -> object:
 WORD, LIST, MAPPING = "\0word", "\0list", "\0mapping"
 
 
-def form_of(wanted: str, *words: str) -> Discriminator:
+def form_of(expected_text: str, *words: str) -> Discriminator:
     """Tells by its form which member of a union a value is meant to be; with no `words` any text is one."""
 
     def form(value: object) -> str | None:
@@ -120,7 +120,7 @@ def form_of(wanted: str, *words: str) -> Discriminator:
             return LIST
         return MAPPING if isinstance(value, dict | BaseModel) else None
 
-    return Discriminator(form, "expected", "not expected", {"expected": wanted})
+    return Discriminator(form, "expected", "not expected", {"expected": expected_text})
 
 
 class Strict(BaseModel):

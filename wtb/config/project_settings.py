@@ -23,11 +23,11 @@ _NAMED_WALLS: dict[str, Walls] = {"database": "database", "1": "all", "0": "none
 
 @frozen
 class Setting:
-    """What stands under a name: `found`, and the file and title for messages."""
+    """What stands under a name: `content`, and the file and title for messages."""
 
     file: Path
     title: str
-    found: Any
+    content: Any
 
 
 def find_setting(name: str, start: Path | None = None) -> Setting | None:
@@ -35,9 +35,9 @@ def find_setting(name: str, start: Path | None = None) -> Setting | None:
     folder = (start or Path.cwd()).resolve()
     for place in (folder, *folder.parents):
         for file, keys in ((place / "wtb.toml", (name,)), (place / "pyproject.toml", ("tool", "wtb", name))):
-            found = _at(file, keys) if file.is_file() else None
-            if found is not None:
-                return Setting(file, f"[{'.'.join(keys)}]", found)
+            content = _at(file, keys) if file.is_file() else None
+            if content is not None:
+                return Setting(file, f"[{'.'.join(keys)}]", content)
     return None
 
 
@@ -48,15 +48,15 @@ def shadowed_setting(name: str, setting: Setting) -> Setting | None:
     return None if content is None else Setting(file, f"[{'.'.join(keys)}]", content)
 
 
-def table_of(setting: Setting, known: Collection[str]) -> Mapping[str, Any]:
-    """A setting that must be a table with some of the `known` keys. Raises InputError."""
+def table_of(setting: Setting, keys: Collection[str]) -> Mapping[str, Any]:
+    """A setting that must be a table with some of the `keys` keys. Raises InputError."""
     where = f"{setting.file}: {setting.title}"
-    if not isinstance(setting.found, dict):
-        raise InputError(f"{where} must be a table with some of: {', '.join(known)}")
-    for key in setting.found:
-        if key not in known:
-            raise InputError(f"{where} has no setting {key!r}{meant_or_known(key, known)}")
-    return setting.found
+    if not isinstance(setting.content, dict):
+        raise InputError(f"{where} must be a table with some of: {', '.join(keys)}")
+    for key in setting.content:
+        if key not in keys:
+            raise InputError(f"{where} has no setting {key!r}{meant_or_known(key, keys)}")
+    return setting.content
 
 
 def writable_folders() -> list[str]:
@@ -69,9 +69,11 @@ def writable_folders() -> list[str]:
         return [os.path.abspath(os.path.expanduser(folder)) for folder in named.split(os.pathsep) if folder]
     setting = find_setting("nodes")
     folders = [] if setting is None else table_of(setting, _NODES).get("writable", [])
-    if setting is not None and not (isinstance(folders, list) and all(isinstance(one, str) for one in folders)):
+    if setting is not None and not (isinstance(folders, list) and all(isinstance(folder, str) for folder in folders)):
         raise InputError(f"{setting.file}: 'writable' of {setting.title} must be a list of folders")
-    return [] if setting is None else [os.path.join(setting.file.parent, os.path.expanduser(one)) for one in folders]
+    return (
+        [] if setting is None else [os.path.join(setting.file.parent, os.path.expanduser(folder)) for folder in folders]
+    )
 
 
 def node_walls() -> Walls:

@@ -135,7 +135,7 @@ def _several(values: list[object]) -> object:
     """Read a list of modes; a list of one is that mode."""
     if not values:
         raise expected(f"{approval.EXPECTED}, or a list of these")
-    modes: list[Any] = [{"after": one.after} if isinstance(one, After) else read_mode(one) for one in values]
+    modes: list[Any] = [{"after": mode.after} if isinstance(mode, After) else read_mode(mode) for mode in values]
     for place, mode in enumerate(modes):
         if not is_mode(mode):
             raise problem(f"{describe(values[place])}; expected {approval.EXPECTED}", at=(place,))
@@ -212,7 +212,7 @@ def variables_of(texts: Mapping[str, str]) -> list[str]:
 
 def _tools(value: object) -> object:
     """The tools of a server: a list, or a mapping with the tool that takes a call back."""
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list | tuple) and all(isinstance(tool, str) for tool in value):
         bounded(value)
         return dict.fromkeys(value)
     if not isinstance(value, dict):
@@ -220,12 +220,12 @@ def _tools(value: object) -> object:
     return value
 
 
-def _kept(texts: Mapping[str, str]) -> Mapping[str, str]:
+def _check_variables(texts: Mapping[str, str]) -> Mapping[str, str]:
     """Refuse what is to stay out of the database, and what a server is not to know."""
     for name, text in texts.items():
         if "${" in VARIABLE.sub("", text):
             raise problem("'${' without a name; expected a variable, as ${NAME}", at=(name,))
-        if wrong := [one for one in VARIABLE.findall(text) if is_credential(one)]:
+        if wrong := [variable for variable in VARIABLE.findall(text) if is_credential(variable)]:
             raise problem(f"{wrong[0]}, which is a credential of WTB; expected another variable", at=(name,))
         if _SECRET.search(name) and not VARIABLE.search(text):
             raise problem("a text that would be kept with the sweep; expected a variable, as ${NAME}", at=(name,))
@@ -234,8 +234,8 @@ def _kept(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 def _web(url: str) -> str:
     try:
-        found = urlsplit(url)
-        good = found.scheme in ("http", "https") and found.hostname and found.username is None
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.username is None
     except ValueError:
         good = False
     if not good:
@@ -243,7 +243,7 @@ def _web(url: str) -> str:
     return url
 
 
-_Texts = Annotated[dict[Name, Text], AfterValidator(_kept)]
+_Texts = Annotated[dict[Name, Text], AfterValidator(_check_variables)]
 
 
 class ToolServer(Strict):

@@ -99,10 +99,10 @@ def find_stack(folder: Path | None = None) -> Stack | None:
     import json
 
     try:
-        found = json.loads(text)
-        if process_mark(found["pid"]) != found["mark"]:
+        facts = json.loads(text)
+        if process_mark(facts["pid"]) != facts["mark"]:
             return None
-        return _stack(Path(folder or "").absolute(), found)
+        return _stack(Path(folder or "").absolute(), facts)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read ({error!r}): remove it, then run `wtb up`") from error
 
@@ -127,8 +127,8 @@ def is_down(database: Path | None) -> bool:
 
     database: the file that is to be opened.
     """
-    here = Path(HOME).absolute()
-    return database is not None and database.absolute().parent == here and (here / "postgres").is_dir()
+    home = Path(HOME).absolute()
+    return database is not None and database.absolute().parent == home and (home / "postgres").is_dir()
 
 
 def write_stack(stack: Stack) -> None:
@@ -152,10 +152,10 @@ def forget_stack(folder: Path) -> None:
     (folder / HOME / FILE).unlink(missing_ok=True)
 
 
-def broker_url(given: str | None = None) -> str | None:
+def broker_url(explicit: str | None = None) -> str | None:
     """The broker to use: the one given, else `WTB_BROKER_URL`, else that of the stack of this folder, else None."""
-    if found := given or credential(BROKER_URL):
-        return found
+    if url := explicit or credential(BROKER_URL):
+        return url
     stack = find_stack()
     return stack.broker_url if stack else None
 

@@ -6,7 +6,7 @@ import re
 from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 HIDDEN = "***"
-_MOST = 300
+_MAX_LENGTH = 300
 _HARMLESS = frozenset(
     {
         *("application_name", "connect_timeout", "client_encoding", "db", "dbname", "host", "hostaddr", "options"),
@@ -23,13 +23,13 @@ def shown_url(url: str) -> str:
 
     What is no URL is shown so, too: rather too much of it is hidden than too little.
     """
-    scheme, found, rest = url.partition("://")
-    if not found:
+    scheme, separator, rest = url.partition("://")
+    if not separator:
         scheme, rest = "", url
     rest = _without_parameter(rest)  # first: an @ in it ends no password
     rest = rest if scheme.startswith("sqlite") else _without_password(rest)
-    text = "".join(char if char.isprintable() else "?" for char in f"{scheme}{found}{rest}")
-    return text if len(text) <= _MOST else f"{text[:_MOST]}..."
+    text = "".join(char if char.isprintable() else "?" for char in f"{scheme}{separator}{rest}")
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
 
 
 def _without_password(rest: str) -> str:

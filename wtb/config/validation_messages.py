@@ -62,13 +62,13 @@ def lines(error: ValidationError, located: Located, sections: Sections, except_a
     `sections` holds every model that forbids unknown keys or requires some. `except_at`: entries of lists whose
     problems the caller names itself.
     """
-    placed = [(_loc(found), found) for found in error.errors(include_url=False)]
-    placed = [(loc, found) for loc, found in placed if loc[:2] not in except_at]
+    placed = [(_loc(details), details) for details in error.errors(include_url=False)]
+    placed = [(loc, details) for loc, details in placed if loc[:2] not in except_at]
     # pydantic also calls a list too short if its entries are wrong (redundant).
-    placed = [(loc, found) for loc, found in placed if found["type"] != "too_short" or not found["input"]]
+    placed = [(loc, details) for loc, details in placed if details["type"] != "too_short" or not details["input"]]
     if document := located.document:
         placed.sort(key=lambda item: document.line(item[0]))
-    texts = [_line(located, loc, found, sections) for loc, found in placed[:MAX_PROBLEMS]]
+    texts = [_line(located, loc, details, sections) for loc, details in placed[:MAX_PROBLEMS]]
     if len(placed) > MAX_PROBLEMS:
         texts.append(f"and {len(placed) - MAX_PROBLEMS:,} more problems")
     return texts
@@ -94,17 +94,17 @@ def _line(located: Located, loc: Loc, error: ErrorDetails, sections: Sections) -
     elif kind == "extra_forbidden":
         text = f"key '{key}' is not known{_near(loc, sections)}"
     else:
-        wanted = _EXPECTED[kind].format(**context) if kind in _EXPECTED else error["msg"]
-        text = f"'{key}' is {describe(error['input'])}; expected {wanted}"
+        expected_text = _EXPECTED[kind].format(**context) if kind in _EXPECTED else error["msg"]
+        text = f"'{key}' is {describe(error['input'])}; expected {expected_text}"
     return located.problem(loc, text)
 
 
 def _near(loc: Loc, sections: Sections) -> str:
     """What an unknown key may have been meant to be."""
-    found, known = str(loc[-1]), sections[loc[:-1]].model_fields
-    if near := did_you_mean(found, known):
+    name, fields = str(loc[-1]), sections[loc[:-1]].model_fields
+    if near := did_you_mean(name, fields):
         return near
     for section, model in sections.items():
-        if found in model.model_fields:
+        if name in model.model_fields:
             return f"; expected under '{key_text(section)}'" if section else "; expected at the top of the file"
-    return f"; expected one of: {', '.join(known)}"
+    return f"; expected one of: {', '.join(fields)}"

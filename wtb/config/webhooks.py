@@ -30,7 +30,7 @@ from wtb.core.errors import InputError, one_line
 ANSWER_S = 10.0  # of a webhook, all of it but looking up its name
 COMMAND_S = 60.0
 _BODY = 1024  # bytes that are read of an answer
-_SHOWN = 300
+_MAX_TEXT = 300
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Payload = Literal["json", "slack", "teams"]
@@ -128,7 +128,7 @@ def _command(text: str, option: str, name: str, folder: Path | None) -> list[str
     return command
 
 
-def shown(target: Target) -> str | None:
+def describe_target(target: Target) -> str | None:
     """A notification target for people. Of a URL only the server is shown, since the rest may be a secret."""
     if "command" in target:
         return shlex.join(target["command"])
@@ -209,12 +209,14 @@ def _run(command: list[str], body: bytes) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         last = output.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise NotificationError(f"{command[0]} ended with exit code {process.returncode}: {last[:_SHOWN]}".rstrip(": "))
+        raise NotificationError(
+            f"{command[0]} ended with exit code {process.returncode}: {last[:_MAX_TEXT]}".rstrip(": ")
+        )
 
 
 def _post(target: Target, body: bytes, key: str) -> None:
     url = urlsplit(target["url"])
-    where = shown(target)
+    where = describe_target(target)
     connection = _Pinned(url, addresses(target))
     watchdog = threading.Timer(ANSWER_S, connection.abort)
     watchdog.daemon = True
@@ -236,7 +238,7 @@ def _post(target: Target, body: bytes, key: str) -> None:
             f"{where} answered {answer.status}, and redirects are not followed: give the URL it leads to"
         )
     if not 200 <= answer.status < 300:
-        raise NotificationError(f"{where} answered {answer.status} {answer.reason[:_SHOWN]}".rstrip())
+        raise NotificationError(f"{where} answered {answer.status} {answer.reason[:_MAX_TEXT]}".rstrip())
 
 
 def _headers(url: SplitResult, key: str) -> dict[str, str]:
@@ -250,20 +252,20 @@ def _headers(url: SplitResult, key: str) -> dict[str, str]:
 class _Pinned(http.client.HTTPConnection):
     """A connection to one of the addresses that were checked, whatever its name resolves to now."""
 
-    def __init__(self, url: SplitResult, found: list[str]) -> None:
+    def __init__(self, url: SplitResult, addresses: list[str]) -> None:
         self._secure = url.scheme == "https"
         super().__init__(url.hostname or "", _port(url), timeout=ANSWER_S)
         self.default_port = 443 if self._secure else 80  # the header `Host` leaves it out
-        self._found = found
+        self._addresses = addresses
         self.late = False
 
     def connect(self) -> None:
-        for number, address in enumerate(self._found, 1):
+        for number, address in enumerate(self._addresses, 1):
             try:
-                self.sock = socket.create_connection((address, self.port), ANSWER_S / len(self._found))
+                self.sock = socket.create_connection((address, self.port), ANSWER_S / len(self._addresses))
                 break
             except OSError:
-                if number == len(self._found):
+                if number == len(self._addresses):
                     raise
         self.sock.settimeout(ANSWER_S)
         if self._secure:
@@ -285,10 +287,10 @@ def addresses(target: Target) -> list[str]:
     url = urlsplit(target["url"])
     host = url.hostname or ""
     try:
-        found = socket.getaddrinfo(host, _port(url), type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, _port(url), type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise NotificationError(f"{host} has no address ({_reason(error)})") from error
-    every = list(dict.fromkeys(str(one[4][0]) for one in found))
+    every = list(dict.fromkeys(str(info[4][0]) for info in infos))
     for address in every:
         if not (target["allow_private"] or is_public(address)):
             raise NotificationError(
@@ -315,4 +317,4 @@ def is_public(address: str) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    return str(getattr(error, "strerror", None) or one_line(error))[:_SHOWN]
+    return str(getattr(error, "strerror", None) or one_line(error))[:_MAX_TEXT]

@@ -140,16 +140,16 @@ def parse(content: bytes, file: str, *, aliases: bool = False) -> Document:
             _refuse_depth(file, line)
         if _has_tab(text.split("\n"), line - 1, mark.column if mark else 0):
             _refuse(file, line, "a tab in the indentation", "spaces: YAML takes no tabs there")
-        found = " ".join(f"{error.context or ''} {error.problem or ''}".split())
-        _refuse(file, line, f"not YAML: {found}", "one YAML mapping")
+        actual = " ".join(f"{error.context or ''} {error.problem or ''}".split())
+        _refuse(file, line, f"not YAML: {actual}", "one YAML mapping")
     except yaml.reader.ReaderError as error:
         bad = re.search(f"[^{_PRINTABLE}]", text)
         line = text.count("\n", 0, bad.start()) + 1 if bad else 1
-        found = f"character U+{ord(bad.group()):04X}" if bad else error.reason
-        _refuse(file, line, f"not YAML: {found}", "printable text")
+        actual = f"character U+{ord(bad.group()):04X}" if bad else error.reason
+        _refuse(file, line, f"not YAML: {actual}", "printable text")
     if not isinstance(data, dict):
-        found = "a list" if isinstance(data, list) else describe(data)
-        _refuse(file, line, found, "a mapping of keys to values at the top")
+        actual = "a list" if isinstance(data, list) else describe(data)
+        _refuse(file, line, actual, "a mapping of keys to values at the top")
     return Document(file, data, reader.lines)
 
 
@@ -233,17 +233,17 @@ class _Reader:
                     _refuse(self._file, key.start_mark.line + 1, "a merge key of no mapping", "an alias of one")
                 merged += self._merged(source, depth + 1)
         names = {key.value for key, _ in own}
-        kept: dict[str, tuple[Any, Any]] = {}
+        by_name: dict[str, tuple[Any, Any]] = {}
         for key, value in merged:
             if key.value not in names:
-                kept.setdefault(key.value, (key, value))
-        return [*kept.values(), *own]
+                by_name.setdefault(key.value, (key, value))
+        return [*by_name.values(), *own]
 
     def _key(self, node: Any, loc: Loc) -> str:
         line = node.start_mark.line + 1
         if not isinstance(node, yaml.ScalarNode):
-            found = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
-            _refuse(self._file, line, f"{found} as a key", "text; put it in quotes")
+            kind = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+            _refuse(self._file, line, f"{kind} as a key", "text; put it in quotes")
         if node.value == "<<" and not node.style:
             _refuse(self._file, line, "merge key '<<'", "the keys written out")
         key = self._scalar(node)
@@ -287,8 +287,8 @@ def _refuse_depth(file: str, line: int) -> NoReturn:
     _refuse(file, line, f"nesting deeper than {MAX_DEPTH} levels", "a flatter file")
 
 
-def _refuse(file: str, line: int, found: str, expected: str) -> NoReturn:
-    raise InputError(f"{file}:{line}: {found}; expected {expected}")
+def _refuse(file: str, line: int, actual: str, expected: str) -> NoReturn:
+    raise InputError(f"{file}:{line}: {actual}; expected {expected}")
 
 
 def _neighbours(path: Path) -> list[str]:

@@ -88,18 +88,18 @@ def next_after(cron: str, zone: ZoneInfo, at: float) -> float:
 def _times_after(cron: str, zone: ZoneInfo, at: float) -> Iterator[float]:
     """Yield the times of a cron text, strictly increasing also where the clock is set back."""
     for moment in CronSim(cron, datetime.fromtimestamp(at, zone)):
-        found = moment.timestamp()
-        if found > at:  # else the clock was set back meanwhile
-            yield found
-            at = found
+        fire = moment.timestamp()
+        if fire > at:  # else the clock was set back meanwhile
+            yield fire
+            at = fire
 
 
 def _last_until(cron: str, zone: ZoneInfo, at: float) -> float:
     """The last fire until a moment, that one included."""
-    found = next(CronSim(cron, datetime.fromtimestamp(at + 1, zone), reverse=True)).timestamp()
-    while (following := next_after(cron, zone, found)) <= at:
-        found = following
-    return found
+    fire = next(CronSim(cron, datetime.fromtimestamp(at + 1, zone), reverse=True)).timestamp()
+    while (following := next_after(cron, zone, fire)) <= at:
+        fire = following
+    return fire
 
 
 def due(cron: str, zone: ZoneInfo, next_at: float, now: float, missed: str) -> Due:

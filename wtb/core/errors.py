@@ -247,27 +247,27 @@ class AccessDenied(ServerError):
 _LONGEST_NAME, _MOST_NAMES, _MOST_QUOTED = 200, 1000, 5
 
 
-def did_you_mean(found: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` for the known name nearest to `found`, or an empty string."""
-    if len(found) > _LONGEST_NAME:  # it takes the square of the length, for each that is known
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` for the known name nearest to `word`, or an empty string."""
+    if len(word) > _LONGEST_NAME:  # it takes the square of the length, for each that is known
         return ""
-    names = [name for name in islice(known, _MOST_NAMES) if len(name) <= _LONGEST_NAME]
-    near = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
+    names = [name for name in islice(choices, _MOST_NAMES) if len(name) <= _LONGEST_NAME]
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
-def meant_or_known(found: str, known: Iterable[str]) -> str:
+def meant_or_known(word: str, choices: Iterable[str]) -> str:
     """The near match as `did_you_mean` gives it, or what is known, where there is none near."""
-    names = list(known)
-    return did_you_mean(found, names) or f"; expected one of: {nearest_names(found, names)}"
+    names = list(choices)
+    return did_you_mean(word, names) or f"; expected one of: {nearest_names(word, names)}"
 
 
-def nearest_names(found: str, known: Iterable[str]) -> str:
-    """The first of what is known, those that hold `found` before others; in quotes if names hold commas."""
-    names = list(known)
+def nearest_names(word: str, choices: Iterable[str]) -> str:
+    """The first of what is known, those that hold `word` before others; in quotes if names hold commas."""
+    names = list(choices)
     if not any("," in name for name in names):
         return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    folded = found.casefold()
+    folded = word.casefold()
     return quoted_names(sorted(names, key=lambda name: folded not in name.casefold()))
 
 

@@ -19,7 +19,7 @@ from wtb.core.providers.secrets import without_secrets
 from wtb.core.serialization.plain_json import storable
 
 MESSAGE = 10_000  # characters of what an error says
-BEGUN = "running"  # the event of an attempt that begins, and the kind of failure of one that has not ended
+RUNNING = "running"  # the event of an attempt that begins, and the kind of failure of one that has not ended
 
 
 _KINDS: Mapping[type[BaseException], str] = {
@@ -163,14 +163,14 @@ class Failure:
         return f"node {self.node!r}: {text}" if self.node else text
 
 
-UNFINISHED = Failure(BEGUN, "Lost", "it has not ended, or was lost with its runner")
+UNFINISHED = Failure(RUNNING, "Lost", "it has not ended, or was lost with its runner")
 
 
 def user_trace(error: BaseException) -> str:
     """The traceback without the frames of WTB, of LangGraph and of what waits for other threads: the user's own."""
-    here = str(Path(__file__).parents[1]) + os.sep
+    own_folder = str(Path(__file__).parents[1]) + os.sep
     loaded = (sys.modules.get(name) for name in ("asyncio", "concurrent.futures", "langgraph", "langchain_core"))
-    others = tuple(folder + os.sep for module in loaded if module is not None for folder in module.__path__)
+    library_folders = tuple(folder + os.sep for module in loaded if module is not None for folder in module.__path__)
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((here, *others))]
+    own = [frame for frame in frames if not frame.filename.startswith((own_folder, *library_folders))]
     return "".join(traceback.format_list(own))

@@ -24,7 +24,7 @@ Kind = Literal["ask", "before", "after", "error", "action"]
 GivenAction = Literal["approve", "reject", "modify"]  # by a person
 Action = Literal[GivenAction, "expired"]
 ACTIONS: Final = ("approve", "reject", "modify")  # that a person may take
-_SHOWN = 120  # characters of answers that are named in a line
+_MAX_ANSWERS = 120  # characters of answers that are named in a line
 
 
 def mode_of_question(kind: str, node: str | None) -> Mode | None:
@@ -44,7 +44,7 @@ def ways(kind: str, options: Sequence[str] | None) -> tuple[str, ...]:
 def how_to_answer(id: str, kind: str, options: Sequence[str] | None) -> str:
     """The command that answers a question, in one line."""
     answers = "|".join(ways(kind, options))
-    return f"wtb answer {id} {answers if len(answers) <= _SHOWN else 'OPTION|reject|modify'}"
+    return f"wtb answer {id} {answers if len(answers) <= _MAX_ANSWERS else 'OPTION|reject|modify'}"
 
 
 @frozen(slots=True)
@@ -142,9 +142,9 @@ class Dialogue:
 
     answers: Answers = field(default_factory=dict)
     open: Mapping[str, Question] = field(default_factory=dict)
-    asked: Mapping[str, Question] = field(default_factory=dict)
+    all_questions: Mapping[str, Question] = field(default_factory=dict)
     tries: Mapping[tuple[str, str], Sequence[tuple[int, Failure]]] = field(default_factory=dict)
-    again: Mapping[str, tuple[int, str, str | None]] = field(default_factory=dict)
+    retries: Mapping[str, tuple[int, str, str | None]] = field(default_factory=dict)
 
 
 @frozen(slots=True)

@@ -10,7 +10,7 @@ from wtb.core.errors import StateError, WTBError
 
 PROCESS_DIED = "its process died"  # why a sweep waits for somebody to resume it
 WALL = "limit reached: wall"  # so begins the reason
-KNOWN = "known"  # so begins the reason of a sweep that stopped by itself since enough was known
+ENOUGH_KNOWN = "known"  # so begins the reason of a sweep that stopped by itself since enough was known
 INTERRUPTED = "interrupted"  # the reason of a stop that a person asked for
 
 
@@ -65,11 +65,11 @@ class Disk:
         self._quota = quota
         self._used = used
         self._missing = missing
-        self._taken: set[str] = set()
+        self._counted: set[str] = set()
         self._lock = threading.Lock()
 
     @property
-    def left(self) -> int | None:
+    def free(self) -> int | None:
         return None if self._quota is None else max(0, self._quota - self._used)
 
     def seen(self, used: int) -> None:
@@ -82,13 +82,13 @@ class Disk:
         if self._quota is None or not files:
             return
         with self._lock:
-            new = self._missing(digest for digest, _ in files) - self._taken
+            new = self._missing(digest for digest, _ in files) - self._counted
             added = sum(size for digest, size in files if digest in new)
             if self._used + added > self._quota:
                 raise StateError(
                     f"its files add {added:,} bytes, and the quota of its session ({self._quota:,} bytes) leaves "
-                    f"{self.left:,}: remove what is not needed from ctx.workspace, free space with `wtb gc`, or raise "
+                    f"{self.free:,}: remove what is not needed from ctx.workspace, free space with `wtb gc`, or raise "
                     f"the quota with `wtb session change`"
                 )
             self._used += added
-            self._taken |= new
+            self._counted |= new

@@ -135,19 +135,19 @@ def metadata(values: Mapping[str, Json]) -> str:
     return ", ".join(f"{printable(name)}: {short(value)}" for name, value in values.items())
 
 
-def chosen(choices: Mapping[str, str]) -> str:
+def describe_choices(choices: Mapping[str, str]) -> str:
     """`retrieve=bm25 answer=terse`."""
     return printable(in_words(choices))
 
 
 def chosen_by_all(combinations: Sequence[Mapping[str, str]]) -> str:
     """What several combinations choose: the variant where they agree, else how many there are."""
-    found: dict[str, list[str]] = {}
+    by_node: dict[str, list[str]] = {}
     for choices in combinations:
         for node, variant in choices.items():
-            if variant not in found.setdefault(node, []):
-                found[node].append(variant)
-    return chosen({node: v[0] if len(v) == 1 else f"({len(v)} variants)" for node, v in found.items()})
+            if variant not in by_node.setdefault(node, []):
+                by_node[node].append(variant)
+    return describe_choices({node: v[0] if len(v) == 1 else f"({len(v)} variants)" for node, v in by_node.items()})
 
 
 def short(value: Any, width: int = 60) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from wtb.core.tree.grouping import Chosen
+from wtb.core.tree.grouping import TaskVariant
 from wtb.execution.execution import Execution
 from wtb.execution.journal import Journal, Lost
 from wtb.execution.pauses import approval_modes
@@ -18,7 +18,7 @@ LOOK_S = 0.05
 SHARED = "another execution was in a node run that it shares"
 
 
-def adopts_begun(sweep: RunningSweep, journal: Journal, execution: Execution, wanted: Iterable[Chosen]) -> bool:
+def adopts_begun(sweep: RunningSweep, journal: Journal, execution: Execution, wanted: Iterable[TaskVariant]) -> bool:
     """Adopt the node runs of a step that have begun already. Returns False if another execution is in one of them.
 
     Waits a moment for the other one to leave. If it does not, what this execution was loaded with is out of date, or
@@ -40,7 +40,7 @@ def adopts_begun(sweep: RunningSweep, journal: Journal, execution: Execution, wa
     return adoption == "ours"
 
 
-def _begun(execution: Execution, wanted: Iterable[Chosen]) -> dict[str, NodeRunRow]:
+def _begun(execution: Execution, wanted: Iterable[TaskVariant]) -> dict[str, NodeRunRow]:
     """The rows, by id, of node runs that further attempts would continue."""
     begun = {}
     for task, variant in wanted:

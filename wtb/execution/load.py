@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wtb.core.failures import BEGUN, Failure
+from wtb.core.failures import RUNNING, Failure
 from wtb.core.questions import Answer, Dialogue, Question
 from wtb.core.questions import place as place_of
 from wtb.core.serialization.plain_json import readable
@@ -130,7 +130,7 @@ def _failed_attempts(
     unfinished = {run.id: (run.task, run.variant) for run in earlier if run.status in ("running", "failed")}
     failed: dict[tuple[str, str], list[tuple[int, Failure]]] = {}
     for attempt in attempt_rows(database, list(unfinished)):
-        if attempt.failure is not None and attempt.failure["kind"] != BEGUN:  # one that was lost reported nothing
+        if attempt.failure is not None and attempt.failure["kind"] != RUNNING:  # one that was lost reported nothing
             failed.setdefault(unfinished[attempt.node_run_id], []).append((attempt.number, Failure(**attempt.failure)))
     return failed
 

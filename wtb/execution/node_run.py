@@ -309,7 +309,7 @@ class RunningNode:
             previous=retries.previous,
             timeout=self._time_left(),
             workspace=visit.workspace,
-            allowed=sweep.limits.disk.left,
+            allowed=sweep.limits.disk.free,
             join=self.alone,
             answers=execution.loaded.dialogue.answers,
             saved=visit.saved,

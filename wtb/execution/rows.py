@@ -13,7 +13,7 @@ from wtb.core.ids import new_id, short_id
 from wtb.core.questions import Question
 from wtb.core.scoring.measure import Score
 from wtb.core.status import OPEN_EXECUTIONS
-from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, StoredInside, Totals, shown
+from wtb.core.tree.checkpoints import Checkpoint, Inside, NodeTask, StoredInside, Totals, visible_state
 from wtb.core.values import Json
 from wtb.execution.engine.protocol import Result
 from wtb.execution.execution import Execution
@@ -119,7 +119,7 @@ def ending(execution: Execution, cell: Mapping[str, Json], failure: Failure | No
     count = len(execution.combinations)
     end = {"cells": count} if count else {**cell}
     if failure is None:
-        return {**end, "result": {**shown(execution.at.state)}}
+        return {**end, "result": {**visible_state(execution.at.state)}}
     return {**end, "error": str(failure), **({"node": failure.node} if failure.node else {})}
 
 

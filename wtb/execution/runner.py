@@ -21,8 +21,8 @@ from wtb.core.questions import Hold
 from wtb.core.scoring.measure import Score
 from wtb.core.stop import Stopped
 from wtb.core.telemetry.task_record import named
-from wtb.core.tree.checkpoints import NodeTask, shown
-from wtb.core.tree.grouping import Choices, Chosen, chosen, node_runs
+from wtb.core.tree.checkpoints import NodeTask, visible_state
+from wtb.core.tree.grouping import Choices, TaskVariant, node_runs, task_variants
 from wtb.core.values import Json
 from wtb.execution import rows as records
 from wtb.execution.dedupe import SHARED, adopts_begun
@@ -222,7 +222,7 @@ class Runner:
             self.dispatcher.dispatch(executions[1:])
         return executions[0] if executions else None
 
-    def _run_tasks(self, execution: Execution, distinct: Mapping[Chosen, int]) -> dict[Chosen, NodeRun]:
+    def _run_tasks(self, execution: Execution, distinct: Mapping[TaskVariant, int]) -> dict[TaskVariant, NodeRun]:
         """Run each distinct (task, variant) of a step once, however many groups need it."""
         if len(distinct) == 1:
             ((key, cells),) = distinct.items()
@@ -245,13 +245,13 @@ class Runner:
         self,
         execution: Execution,
         grouped: Mapping[Choices, Sequence[int]],
-        ran: Mapping[Chosen, NodeRun],
+        ran: Mapping[TaskVariant, NodeRun],
     ) -> Execution | None:
         """Join the step for each group; a failed node run fails only the groups that use it."""
         position = execution.at.position
         tasks, joined = position.tasks, []
         for choices in grouped:
-            runs = [ran[one] for one in chosen(tasks, choices)]
+            runs = [ran[one] for one in task_variants(tasks, choices)]
             joined.append(self._with_room(partial(join_step, self.code, self.workspaces, self.sweep, execution, runs)))
         settled = waiting_as_one(grouped, joined)
         following = [execution]
@@ -304,7 +304,7 @@ class Runner:
         if self.sweep.bound.evaluators:
             self.journal.flush(execution.id)
         case = execution.case
-        state, head = shown(execution.state), execution.at
+        state, head = visible_state(execution.state), execution.at
         about = case.id, case.tags, case.input, case.expected
         task = EvaluationTask(*about, state, execution.path, head.totals, head.workspace)
         with self.sweep.limits.budgets.judging(execution.id) as settled:

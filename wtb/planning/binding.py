@@ -202,10 +202,10 @@ def _tie(recipe: Recipe, workflows: Namespace, evaluators: Mapping[str, Callable
     """Why another process cannot follow a recipe, where it cannot. The mappings hold objects by import path."""
     for path, thing in {**workflows, **evaluators}.items():
         module, _, name = path.partition(":")
-        found: Any = sys.modules.get(module)
+        current: Any = sys.modules.get(module)
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is not thing or not is_importable(sys.modules[module]):
+            current = getattr(current, part, None)
+        if current is not thing or not is_importable(sys.modules[module]):
             return f"{path!r} cannot be imported: it was made in a script, a notebook or a function"
     try:
         recipe.text()

@@ -206,12 +206,12 @@ def _widths(path: Path, separator: str) -> list[int]:
 
 def _pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     """Make a JSON object. Raises Wrong for a key that comes twice."""
-    found: dict[str, Json] = {}
+    members: dict[str, Json] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise Wrong(f"key {describe(name)} a second time; expected each key once")
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 class _Constant(Exception):
@@ -241,7 +241,7 @@ def loads(text: str) -> Any:
     except Wrong as wrong:
         return wrong
     except _Constant as constant:
-        at = next(one.start(1) for one in _CONSTANTS.finditer(text) if one[1])
+        at = next(match.start(1) for match in _CONSTANTS.finditer(text) if match[1])
         return Wrong(f"{constant} is not JSON ({_place(text, at)}); expected a number or null")
     except json.JSONDecodeError as error:
         return Wrong(f"not JSON: {error.msg} ({_place(text, error.pos)}); expected one JSON value")

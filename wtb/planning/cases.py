@@ -122,7 +122,7 @@ class CaseSource:
             fits: Returns further problems of a case.
             first: How many of the first cases to return.
         """
-        problems, kept = CaseProblems(), list[Case]()
+        problems, first_cases = CaseProblems(), list[Case]()
         seen: set[bytes] = set()
         count = blank = unreadable = 0
         for place, row in self._read():
@@ -132,8 +132,8 @@ class CaseSource:
             count += 1
             try:
                 case = self._case(row, count)
-                if len(kept) < first:
-                    kept.append(case)
+                if len(first_cases) < first:
+                    first_cases.append(case)
                 _must_exist(case.files)
                 digest = hashlib.blake2b(case.id.encode(), digest_size=16).digest()
                 if digest in seen:
@@ -145,13 +145,13 @@ class CaseSource:
                 problems.add(place, [str(wrong)])
         if not count:
             problems.add(self.name, ["no cases; expected at least one"])
-        return ExaminedCases(count - unreadable, blank, problems, kept)
+        return ExaminedCases(count - unreadable, blank, problems, first_cases)
 
     def head(self, rows: int) -> tuple[Headings | None, list[TableRow]]:
         """Return the headings of a table and its first rows that are not blank; None of any other source."""
         tables = (row for _, row in self._rows() if isinstance(row, TableRow))
-        found = list(islice((row for row in tables if any(value.strip() for value in row.values)), rows))
-        return (found[0].headings if found else None), found
+        table_rows = list(islice((row for row in tables if any(value.strip() for value in row.values)), rows))
+        return (table_rows[0].headings if table_rows else None), table_rows
 
     def table(self) -> dict[str, Json] | None:
         """Return a table as `cases` of a sweep takes it; None of a source that is no table, or has no rows."""
@@ -202,8 +202,8 @@ def read_cases(
     more = [base / folder for folder in files_from]
     keys = ColumnKeys(columns or {}, where)
     if columns and not _is_table(source):
-        found = describe(str(source)) if isinstance(source, str | Path) else "a list"
-        text = f"'columns' is for tables, and 'cases' is {found}; expected a .csv or .xlsx file"
+        source_kind = describe(str(source)) if isinstance(source, str | Path) else "a list"
+        text = f"'columns' is for tables, and 'cases' is {source_kind}; expected a .csv or .xlsx file"
         raise InputError(where.problem(("columns",), text))
     if isinstance(source, CaseTable):
         within = _folders(base, more) if where.document else None
@@ -224,10 +224,10 @@ def read_cases(
             raise InputError(*(where.problem(("cases",), text) for text in error.problems)) from error
         return CaseSource(source, base, rows)
     if reader is None:
-        wanted = f"{FILE_KINDS}, or an import path 'pkg.mod:fn'"
+        expected = f"{FILE_KINDS}, or an import path 'pkg.mod:fn'"
         if path.suffix.lower() in _SPREADSHEETS:
-            wanted += "; save the sheet as XLSX, or as CSV in UTF-8"
-        raise InputError(where.problem(("cases",), f"cases {describe(str(source))}; expected {wanted}"))
+            expected += "; save the sheet as XLSX, or as CSV in UTF-8"
+        raise InputError(where.problem(("cases",), f"cases {describe(str(source))}; expected {expected}"))
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError) as error:
@@ -273,7 +273,7 @@ def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iter
 
     def rows() -> Iterator[Row]:
         try:
-            yield from given()
+            yield from iterate_cases()
         except (InputError, GeneratorExit):  # the latter if the reader takes no more rows
             raise
         except BaseException as error:
@@ -281,7 +281,7 @@ def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iter
             text = f"'{source}' failed; expected cases: {own_frames(error)}"
             raise InputError(where.problem(("cases",), text)) from error
 
-    def given() -> Iterator[Row]:
+    def iterate_cases() -> Iterator[Row]:
         with exits_as_errors():
             cases = resolved() if callable(resolved) else resolved
         once = isinstance(cases, Iterator) and cases is resolved
@@ -318,16 +318,16 @@ def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:
             hint = "; put what goes into the state under 'input'" if "input" not in row else ""
             near = did_you_mean(str(key), KEYS) or f"; expected one of: {', '.join(KEYS)}{hint}"
             raise Wrong(f"key {describe(key)} of a case is not known{near}")
-    given = _as_state(row.get("input"), state_key if "input" in row else None)
-    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        found = describe(given) if "input" in row else "missing"
-        raise Wrong(f"'input' is {found}; expected a mapping from keys of the state to values")
-    for key in given:
+    case_input = _as_state(row.get("input"), state_key if "input" in row else None)
+    if not isinstance(case_input, Mapping) or not all(isinstance(key, str) for key in case_input):
+        problem = describe(case_input) if "input" in row else "missing"
+        raise Wrong(f"'input' is {problem}; expected a mapping from keys of the state to values")
+    for key in case_input:
         if wrong := wrong_text(key):
             raise Wrong(f"key {describe(key)} of 'input' has {wrong}")
     return Case(
         id=_read_id(row.get("id"), position),
-        input=dict(given),
+        input=dict(case_input),
         expected=_read_expected(row),
         tags=_read_tags(row.get("tags")),
         files=_read_files(row.get("files"), folder),
@@ -335,27 +335,33 @@ def _case(row: Any, position: int, folder: Path, state_key: str | None) -> Case:
     )
 
 
-def _as_state(given: Any, state_key: str | None) -> Any:
+def _as_state(case_input: Any, state_key: str | None) -> Any:
     """An input by the keys of the state: an object of a dataclass or a pydantic model by its fields."""
     if state_key is not None:
-        return given if isinstance(given, Mapping) and set(given) == {state_key} else {state_key: given}
-    if is_dataclass(given) and not isinstance(given, type):
-        return {one.name: getattr(given, one.name) for one in fields(given)}
-    if is_model(type(given)):  # what it was not given, and has no value for, is not written, as in LangGraph
-        values = {name: getattr(given, name) for name in type(given).model_fields}
-        return {name: value for name, value in values.items() if value is not None or name in given.model_fields_set}
-    return given
+        return (
+            case_input
+            if isinstance(case_input, Mapping) and set(case_input) == {state_key}
+            else {state_key: case_input}
+        )
+    if is_dataclass(case_input) and not isinstance(case_input, type):
+        return {field.name: getattr(case_input, field.name) for field in fields(case_input)}
+    if is_model(type(case_input)):  # what it was not given, and has no value for, is not written, as in LangGraph
+        values = {name: getattr(case_input, name) for name in type(case_input).model_fields}
+        return {
+            name: value for name, value in values.items() if value is not None or name in case_input.model_fields_set
+        }
+    return case_input
 
 
-def _read_id(given: object, position: int) -> str:
+def _read_id(written: object, position: int) -> str:
     """The id of a case: by default its position. Raises Wrong."""
-    if given is None:
+    if written is None:
         return str(position)
-    if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
-        return str(given)
-    if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
-        return plain_id(given)  # ids that differ by spaces or by how Unicode writes them look alike everywhere
-    raise Wrong(f"'id' is {describe(given)}; expected 1 to 500 printable characters or a whole number")
+    if isinstance(written, int) and not isinstance(written, bool) and written.bit_length() < 64:
+        return str(written)
+    if isinstance(written, str) and written.strip() and len(written) <= 500 and written.isprintable():
+        return plain_id(written)  # ids that differ by spaces or by how Unicode writes them look alike everywhere
+    raise Wrong(f"'id' is {describe(written)}; expected 1 to 500 printable characters or a whole number")
 
 
 def _read_expected(row: Mapping[str, Any]) -> Any:
@@ -370,42 +376,42 @@ def _read_expected(row: Mapping[str, Any]) -> Any:
     return {**(expected or {}), ASSERT: list(assertions)}
 
 
-def _read_tags(given: object) -> tuple[str, ...]:
-    if given is None:
+def _read_tags(tags: object) -> tuple[str, ...]:
+    if tags is None:
         return ()
-    if isinstance(given, list | tuple) and all(isinstance(tag, str) and tag.strip() for tag in given):
-        for tag in given:
+    if isinstance(tags, list | tuple) and all(isinstance(tag, str) and tag.strip() for tag in tags):
+        for tag in tags:
             if wrong := wrong_text(tag):
                 raise Wrong(f"tag {describe(tag)} has {wrong}")
-        return tuple(tag.strip() for tag in given)
-    raise Wrong(f"'tags' is {describe(given)}; expected a list of texts")
+        return tuple(tag.strip() for tag in tags)
+    raise Wrong(f"'tags' is {describe(tags)}; expected a list of texts")
 
 
-def _read_cluster(given: object) -> str | None:
+def _read_cluster(cluster: object) -> str | None:
     """The name of the cluster of a case, if it has one. Raises Wrong."""
-    if given is None:
+    if cluster is None:
         return None
-    if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() < 64:
-        return str(given)
-    if isinstance(given, str) and given.strip() and len(given) <= 500 and given.isprintable():
-        return plain_id(given)
+    if isinstance(cluster, int) and not isinstance(cluster, bool) and cluster.bit_length() < 64:
+        return str(cluster)
+    if isinstance(cluster, str) and cluster.strip() and len(cluster) <= 500 and cluster.isprintable():
+        return plain_id(cluster)
     raise Wrong(
-        f"'cluster' is {describe(given)}; expected the name of what the case came from, as 1 to 500 printable "
+        f"'cluster' is {describe(cluster)}; expected the name of what the case came from, as 1 to 500 printable "
         "characters or a whole number"
     )
 
 
-def _read_files(given: object, folder: Path) -> dict[str, Path]:
+def _read_files(listed: object, folder: Path) -> dict[str, Path]:
     """The files of a case: path in the workspace -> absolute source. Raises Wrong."""
     pairs: list[tuple[Any, Any]] = []
-    if given is None:
+    if listed is None:
         return {}
-    if isinstance(given, Mapping):
-        pairs = list(given.items())
-    elif isinstance(given, list | tuple) and all(isinstance(path, str | Path) for path in given):
-        pairs = [(PurePosixPath(path).name, path) for path in given]
+    if isinstance(listed, Mapping):
+        pairs = list(listed.items())
+    elif isinstance(listed, list | tuple) and all(isinstance(path, str | Path) for path in listed):
+        pairs = [(PurePosixPath(path).name, path) for path in listed]
     else:
-        raise Wrong(f"'files' is {describe(given)}; expected a list of paths, or a mapping from names to paths")
+        raise Wrong(f"'files' is {describe(listed)}; expected a list of paths, or a mapping from names to paths")
     files: dict[str, Path] = {}
     for name, source in pairs:
         if not isinstance(name, str) or not isinstance(source, str | Path) or "\0" in f"{name}{source}":

@@ -45,8 +45,8 @@ def check_pool(bound: Bound) -> None:
         why = f" ({bound.not_importable_reason})" if bound.not_importable_reason else ""
         texts = [
             problem(("run", key), f"'run.{key}' needs node processes; the thread pool shares this process{why}")
-            for key, given in own.items()
-            if given
+            for key, setting in own.items()
+            if setting
         ]
         if texts:
             raise InputError(*texts)
@@ -60,11 +60,11 @@ def check_pool(bound: Bound) -> None:
 
 def _server_problems(spec: SweepSpec) -> Iterator[str]:
     """Yield which variables servers of tools are to get that nodes do not have."""
-    given, known = spec.run.env, os.environ if spec.run.env is None else spec.run.env
-    where = "not set in this environment" if given is None else "not among those of 'run.env'"
+    env, variables = spec.run.env, os.environ if spec.run.env is None else spec.run.env
+    where = "not set in this environment" if env is None else "not among those of 'run.env'"
     for name, server in spec.mcp.items():
         for key, texts in (("env", server.env), ("headers", server.headers)):
-            missing = [variable for variable in variables_of(texts) if variable not in known]
+            missing = [variable for variable in variables_of(texts) if variable not in variables]
             if missing:
                 yield spec.located.problem(("mcp", name, key), f"{', '.join(missing)}: {where}")
 
@@ -74,8 +74,8 @@ def check_stop(bound: Bound) -> None:
     spec = bound.spec
     if spec.stop is None:
         return
-    metric = primary_of(spec.as_stored(), [one.name for one in bound.evaluators])
-    by = next((one for one in bound.evaluators if metric is not None and one.gives(metric)), None)
+    metric = primary_of(spec.as_stored(), [evaluator.name for evaluator in bound.evaluators])
+    by = next((evaluator for evaluator in bound.evaluators if metric is not None and evaluator.gives(metric)), None)
     measure = None if by is None or metric is None else by.measure(metric)
     if metric is None:
         wrong = "'when_known' needs a metric, and the sweep has no evaluator; expected one in 'evaluate'"
@@ -103,12 +103,16 @@ def notification_targets(spec: SweepSpec) -> list[Target] | None:
 
     targets: list[Target] = []
     problems = []
-    for number, one in enumerate(spec.notify):
+    for number, notification in enumerate(spec.notify):
         try:
             target = read_target(
-                one.to, allow_private=one.allow_private, folder=spec.folder, option="", payload=one.payload
+                notification.to,
+                allow_private=notification.allow_private,
+                folder=spec.folder,
+                option="",
+                payload=notification.payload,
             )
-            target["on"] = list(one.on)
+            target["on"] = list(notification.on)
             targets.append(target)
         except InputError as error:
             text = str(error).replace("allow_private allows it", "'allow_private: true' allows it")
@@ -121,21 +125,21 @@ def notification_targets(spec: SweepSpec) -> list[Target] | None:
 def metrics_given(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> dict[str, bool]:
     """The names of a sweep's evaluators, and whether each gives one metric only; others may give any NAME.KEY."""
     only = (
-        ref.name in BUILT_IN and not isinstance(one.better, Mapping)
-        for ref, one in zip(spec.evaluate, evaluators, strict=True)
+        ref.name in BUILT_IN and not isinstance(evaluator.better, Mapping)
+        for ref, evaluator in zip(spec.evaluate, evaluators, strict=True)
     )
-    return dict(zip((one.name for one in evaluators), only, strict=True))
+    return dict(zip((evaluator.name for evaluator in evaluators), only, strict=True))
 
 
 def margin_problems(bound: Bound, margin: Mapping[str, float]) -> dict[str, str]:
     """What is wrong with margins, by metric: no evaluator gives it, or it is beyond the scale that was declared."""
-    known = metrics_given(bound.spec, bound.evaluators)
+    metrics = metrics_given(bound.spec, bound.evaluators)
     problems = {}
     for metric, loss in margin.items():
-        wrong = unknown_metric(metric, known)
-        for one in bound.evaluators:
-            if one.gives(metric):
-                wrong = wrong or beyond_scale(metric, loss, one.measure(metric))
+        wrong = unknown_metric(metric, metrics)
+        for evaluator in bound.evaluators:
+            if evaluator.gives(metric):
+                wrong = wrong or beyond_scale(metric, loss, evaluator.measure(metric))
         if wrong is not None:
             problems[metric] = wrong
     return problems
@@ -153,18 +157,18 @@ def check_figures(bound: Bound) -> None:
             of_sweep = not parse_gate(gate).rows
             figures += [(("gates", number), name, of_sweep) for name in condition.names]
     if spec.best is not None:
-        wanted = "maximize" if spec.best.maximize else "minimize"
+        direction = "maximize" if spec.best.maximize else "minimize"
         if spec.best.metric:
-            figures.append((("best", wanted), Name((spec.best.metric,)), False))
+            figures.append((("best", direction), Name((spec.best.metric,)), False))
         if subject_to := spec.best.subject_to:
             figures += [(("best", "subject_to"), name, False) for name in parse_condition(subject_to).names]
-    found = [(loc, unknown_figure(name, evaluators, of_sweep=of_sweep)) for loc, name, of_sweep in figures]
-    found += [(("margin", metric), wrong) for metric, wrong in margin_problems(bound, spec.margin).items()]
-    found += [(("agreement", metric), unknown_metric(metric, evaluators)) for metric in spec.agreement]
+    located_problems = [(loc, unknown_figure(name, evaluators, of_sweep=of_sweep)) for loc, name, of_sweep in figures]
+    located_problems += [(("margin", metric), wrong) for metric, wrong in margin_problems(bound, spec.margin).items()]
+    located_problems += [(("agreement", metric), unknown_metric(metric, evaluators)) for metric in spec.agreement]
     if spec.primary is not None:
-        found.append((("primary",), unknown_metric(spec.primary, evaluators)))
-    found += [(("on_failure",), text) for text in _failure_score_problems(spec, bound.evaluators)]
-    problems = [spec.located.problem(loc, text) for loc, text in found if text is not None]
+        located_problems.append((("primary",), unknown_metric(spec.primary, evaluators)))
+    located_problems += [(("on_failure",), text) for text in _failure_score_problems(spec, bound.evaluators)]
+    problems = [spec.located.problem(loc, text) for loc, text in located_problems if text is not None]
     if problems:
         raise InputError(*problems)
 
@@ -174,7 +178,9 @@ def check_evaluated(bound: Bound) -> None:
     schema, problem = bound.workflow.schema, bound.spec.located.problem
     if schema.open:
         return
-    unknown = [(n, key) for n, one in enumerate(bound.evaluators) for key in one.reads if key not in schema.keys]
+    unknown = [
+        (n, key) for n, evaluator in enumerate(bound.evaluators) for key in evaluator.reads if key not in schema.keys
+    ]
     if unknown:
         what = f"the state of workflow {bound.workflow.name!r} has no key"
         raise InputError(
@@ -184,17 +190,21 @@ def check_evaluated(bound: Bound) -> None:
 
 def check_repeats(bound: Bound) -> None:
     """Refuse figures over more repeats than a sweep has. Raises InputError."""
-    found = [(number, one.problem_of_repeats(bound.spec.repeats)) for number, one in enumerate(bound.evaluators)]
-    problems = [bound.spec.located.problem(("evaluate", number), text) for number, text in found if text is not None]
+    repeat_problems = [
+        (number, evaluator.problem_of_repeats(bound.spec.repeats)) for number, evaluator in enumerate(bound.evaluators)
+    ]
+    problems = [
+        bound.spec.located.problem(("evaluate", number), text) for number, text in repeat_problems if text is not None
+    ]
     if problems:
         raise InputError(*problems)
 
 
 def _failure_score_problems(spec: SweepSpec, evaluators: Sequence[Evaluator]) -> list[str]:
     problems: list[str] = []
-    for one in evaluators:
+    for evaluator in evaluators:
         try:
-            one.check_failure_scores(spec.on_failure)
+            evaluator.check_failure_scores(spec.on_failure)
         except InputError as error:
             problems += error.problems
     return problems

@@ -37,17 +37,17 @@ class Estimate:
 
     def total(self, of: str) -> Count:
         counts = getattr(self, of).values()
-        most = [count.high for count in counts if count.high is not None]
-        return Count(sum(count.low for count in counts), sum(most) if len(most) == len(counts) else None)
+        highs = [count.high for count in counts if count.high is not None]
+        return Count(sum(count.low for count in counts), sum(highs) if len(highs) == len(counts) else None)
 
 
 def estimate(workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]], *, share: bool = True) -> Estimate:
     """Node runs of one case under these combinations."""
-    found = _bounded(workflow, choices) if is_conditional(workflow) else _exact(workflow, choices)
+    total = _bounded(workflow, choices) if is_conditional(workflow) else _exact(workflow, choices)
     if not share:
-        found.by_variant = _unshared_by_variant(workflow, choices, found)
-        found.executed = found.unshared
-    return found
+        total.by_variant = _unshared_by_variant(workflow, choices, total)
+        total.executed = total.unshared
+    return total
 
 
 def _exact(workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]]) -> Estimate:
@@ -60,9 +60,9 @@ def _exact(workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]]) -> Est
         following = []
         for head, members in heads:
             grouped = groups(head.next, members, variant)
-            for (task, chosen), cells in node_runs(tuple(map(NodeTask.of, head.next)), grouped).items():
+            for (task, variant_name), cells in node_runs(tuple(map(NodeTask.of, head.next)), grouped).items():
                 _add(total.executed, task.node, 1)
-                _add(total.by_variant, (task.node, chosen), 1)
+                _add(total.by_variant, (task.node, variant_name), 1)
                 _add(total.unshared, task.node, cells)
             after = routes.after(head.next, head.arrived, None)
             if after.next:
@@ -95,11 +95,11 @@ def _bounded(workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]]) -> E
         least = len(variants) if required else 0
         before = [n for n in workflow.nodes if n == node or min(depths[n]) < max(depths[node])]
         ways = {tuple(variant(cell, n) for n in before): variant(cell, node) for cell in cells}
-        most, visits = len(ways), len(depths[node])
+        highest, visits = len(ways), len(depths[node])
         for name in variants:
-            often = sum(chosen == name for chosen in ways.values()) * visits
+            often = sum(variant_name == name for variant_name in ways.values()) * visits
             total.by_variant[node, name] = Count(int(required), None if node in endless else often)
-        total.executed[node] = Count(least, None if node in endless else most * visits)
+        total.executed[node] = Count(least, None if node in endless else highest * visits)
         alone = len(choices) if required else 0
         total.unshared[node] = Count(alone, None if node in endless else len(choices) * visits)
     return total
@@ -127,17 +127,17 @@ def _variant_of(workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]]) -
 
 
 def _unshared_by_variant(
-    workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]], found: Estimate
+    workflow: WorkflowFacts, choices: Sequence[Mapping[str, str]], shared: Estimate
 ) -> dict[tuple[str, str], Count]:
     """Return the node runs by node and variant if nothing is shared: each cell has the same number of its own."""
     variant, cells = _variant_of(workflow, choices), max(1, len(choices))
     counts: dict[tuple[str, str], Count] = {}
-    for node, count in found.unshared.items():
+    for node, count in shared.unshared.items():
         high = None if count.high is None else count.high // cells
         for cell in range(len(choices)):
-            one = counts.setdefault((node, variant(cell, node)), Count())
-            one.low += count.low // cells
-            one.high = None if one.high is None or high is None else one.high + high
+            total = counts.setdefault((node, variant(cell, node)), Count())
+            total.low += count.low // cells
+            total.high = None if total.high is None or high is None else total.high + high
     return counts
 
 

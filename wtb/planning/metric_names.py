@@ -81,24 +81,24 @@ def unknown_figure(name: Name, evaluators: Mapping[str, bool], *, of_sweep: bool
     metric, _, statistic = path.rpartition(".")
     if path in _ROW or _is_metric(path, evaluators) or (statistic in _STATISTICS and _is_metric(metric, evaluators)):
         return None
-    if of_sweep and not name.over and path in SWEEP_WIDE:
+    if of_sweep and not name.extreme and path in SWEEP_WIDE:
         return None
     if name.parts[0] == "baseline" and len(name.parts) > 1:
-        return unknown_figure(Name(name.parts[1:], name.over), evaluators)
+        return unknown_figure(Name(name.parts[1:], name.extreme), evaluators)
     if metric and statistic in _STATISTICS:
         return unknown_metric(metric, evaluators)
-    figures = [*evaluators, *(f"{one}.{key}" for one in evaluators for key in _STATISTICS), *_ROW, *_SWEEP]
-    return f"no evaluator gives {path!r}{did_you_mean(path, figures) or _known(evaluators)}"
+    figures = [*evaluators, *(f"{metric}.{key}" for metric in evaluators for key in _STATISTICS), *_ROW, *_SWEEP]
+    return f"no evaluator gives {path!r}{did_you_mean(path, figures) or _scored_hint(evaluators)}"
 
 
 def unknown_metric(metric: str, evaluators: Mapping[str, bool]) -> str | None:
     """What is wrong with the name of a metric that none of these evaluators can give, or None."""
     if _is_metric(metric, evaluators):
         return None
-    return f"no evaluator gives {metric!r}{did_you_mean(metric, evaluators) or _known(evaluators)}"
+    return f"no evaluator gives {metric!r}{did_you_mean(metric, evaluators) or _scored_hint(evaluators)}"
 
 
-def _known(evaluators: Iterable[str]) -> str:
+def _scored_hint(evaluators: Iterable[str]) -> str:
     """What is scored, as the end of a sentence."""
     return f"; scored are {', '.join(evaluators) or 'no metrics'}"
 
@@ -111,7 +111,7 @@ def row_figure(matrix: MatrixDocument, row: RowDocument | None, name: Name) -> f
     score in too few cases, only .n is known. `baseline.` before a name means the row of the baseline.
     Raises UnknownValue.
     """
-    if not name.over:
+    if not name.extreme:
         return _figure_of_row(matrix, row, name.parts)
     figures: list[float] = []
     reasons: dict[str, None] = {}
@@ -125,7 +125,7 @@ def row_figure(matrix: MatrixDocument, row: RowDocument | None, name: Name) -> f
             reasons[str(error)] = None
     if not figures:
         raise UnknownValue("; ".join(reasons) or "there are no combinations")
-    return min(figures) if name.over == "min" else max(figures)
+    return min(figures) if name.extreme == "min" else max(figures)
 
 
 def sweep_figure(matrix: MatrixDocument, name: Name) -> float:
@@ -154,8 +154,8 @@ def _figure_of_row(matrix: MatrixDocument, row: RowDocument | None, parts: tuple
             return _statistic_of(matrix, row, metric, statistic)
     if parts[0] == "baseline" and len(parts) > 1:
         return _figure_of_row(matrix, _baseline(matrix), parts[1:])
-    asked = metric if statistic in _STATISTICS and metric else path
-    raise UnknownValue(f"nothing is scored by {asked!r}{_known(matrix['metrics'])}")
+    missing_metric = metric if statistic in _STATISTICS and metric else path
+    raise UnknownValue(f"nothing is scored by {missing_metric!r}{_scored_hint(matrix['metrics'])}")
 
 
 def _check_cost(matrix: MatrixDocument, path: str, row: RowDocument | None) -> None:
@@ -201,16 +201,16 @@ def _why_no_interval(matrix: MatrixDocument, metric: str) -> str:
 
 def common_mean(matrix: MatrixDocument, row: RowDocument, metric: str) -> float:
     """The mean of a row over the cases that all ranked rows have. Raises UnknownValue where it is not ranked."""
-    found = row["metrics"][metric]
-    if found["mean"] is None:
+    estimate = row["metrics"][metric]
+    if estimate["mean"] is None:
         raise UnknownValue(f"{in_words(row['combination'])} has no score by {metric}")
-    if found["common_mean"] is not None:
-        return float(found["common_mean"])
+    if estimate["common_mean"] is not None:
+        return float(estimate["common_mean"])
     if row.get("exploratory"):
         raise UnknownValue(f"{in_words(row['combination'])} was added after results were seen: it is not ranked")
     if row["combination"] not in matrix["best"][metric]["unranked"]:
         raise UnknownValue(f"no case has a score by {metric} of all combinations that are ranked")
-    cases = f"{found['n']:,} case{'' if found['n'] == 1 else 's'}, less than 95% of them"
+    cases = f"{estimate['n']:,} case{'' if estimate['n'] == 1 else 's'}, less than 95% of them"
     raise UnknownValue(f"{in_words(row['combination'])} is not ranked by {metric}: it has a score in {cases}")
 
 
@@ -245,9 +245,9 @@ def primary_of(spec: StoredSpec, metrics: Iterable[str]) -> str | None:
     if primary := spec.get("primary"):
         return primary
     best = spec.get("best") or {}
-    wanted = best.get("maximize") or best.get("minimize")
-    if wanted in names and wanted not in MEASURED_NAMES:
-        return wanted
+    objective = best.get("maximize") or best.get("minimize")
+    if objective in names and objective not in MEASURED_NAMES:
+        return objective
     return next((name for name in names if name not in MEASURED_NAMES), names[0] if names else None)
 
 

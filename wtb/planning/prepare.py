@@ -122,7 +122,7 @@ class Prepared:
         queued: bool = False,
         priority: int = 0,
         breakpoints: Sequence[Breakpoint] | None = None,
-        held: str | None = None,
+        hold_reason: str | None = None,
         also: Also | None = None,
     ) -> str:
         """Write the sweep to the database, whole or not at all. Returns its id.
@@ -154,9 +154,9 @@ class Prepared:
             queue=queue_of(self.bound.workflow, [self.starts_at] if self.starts_at else self.bound.workflow.entries),
             kind="single" if isinstance(spec, SingleSpec) else "sweep",
             notify=self.notify,
-            breakpoints=[str(one) for one in places],
+            breakpoints=[str(place) for place in places],
             starts_at=self.starts_at,
-            held=held,
+            held=hold_reason,
             clusters=self.clusters,
         )
         home = workspaces.of_project(project_of_submission(database, sweep.session, sweep.project))
@@ -267,9 +267,9 @@ def as_written(stored: SweepKeys) -> dict[str, Any]:
         written["margin"] = written.pop("tolerance")
     best = written.get("best")
     if best and "indifferent" in best:
-        kept = {key: value for key, value in best.items() if key != "indifferent" and value is not None}
-        written["best"] = kept or None
-        metrics = [name for one in written.get("evaluate") or () for name in one]
+        objective = {key: value for key, value in best.items() if key != "indifferent" and value is not None}
+        written["best"] = objective or None
+        metrics = [name for evaluator in written.get("evaluate") or () for name in evaluator]
         written["margin"] = margins_of(cast("StoredSpec", {**stored, "margin": written.get("margin") or {}}), metrics)
     return written
 
@@ -334,9 +334,9 @@ def prepare(
     )
     source = of_workflow(source, bound.workflow)
     total, blank_rows = source.check()
-    chosen = _expand(spec, bound, total, max_cells)
-    _check_rows_of_gates(spec, list(chosen))
-    choices, baseline = _pick_choices(chosen, only)
+    combinations = _expand(spec, bound, total, max_cells)
+    _check_rows_of_gates(spec, list(combinations))
+    choices, baseline = _pick_choices(combinations, only)
     check_redaction(bound)
     source, sampled_from = (source, None) if only.sample is None else draw_sample(spec, source, only)
     seen = check_cases(spec, bound, source, only, whole=starts_at is None, total=total)
@@ -406,7 +406,7 @@ def _check_rows_of_gates(spec: SweepSpec, every: Sequence[Mapping[str, str]]) ->
             try:
                 matching(every, rows, where="")
             except InputError as error:
-                problems += [spec.located.problem(("gates", number), one) for one in error.problems]
+                problems += [spec.located.problem(("gates", number), problem) for problem in error.problems]
     if problems:
         raise InputError(*problems)
 
@@ -418,63 +418,70 @@ def _pick_choices(
     every = list(combinations)
     if not only.choices:
         return every, combinations.baseline
-    kept = [every[number] for number in matching(every, only.choices)]
-    return kept, combinations.baseline if combinations.baseline in kept else None
+    selected = [every[number] for number in matching(every, only.choices)]
+    return selected, combinations.baseline if combinations.baseline in selected else None
 
 
-def _with_commas(chosen: Mapping[str, str], every: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
+def _with_commas(choices: Mapping[str, str], every: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
     """Join what was read as NODE=VARIANT after a comma to the variant before it, if only that is a variant.
 
     For example, `answer=temp=0.1,top_p=0.9` chooses one variant of `answer` if there is no node `top_p`.
     """
-    known = {choice for combination in every for choice in combination.items()}
-    nodes, found, last = {node for node, _ in known}, dict[str, str](), ""
-    for node, variant in chosen.items():
+    pairs = {choice for combination in every for choice in combination.items()}
+    nodes, joined_choices, last = {node for node, _ in pairs}, dict[str, str](), ""
+    for node, variant in choices.items():
         joined = (
-            [f"{found[last]}{comma}{node}={variant}" for comma in (",", ", ")] if last and node not in nodes else []
+            [f"{joined_choices[last]}{comma}{node}={variant}" for comma in (",", ", ")]
+            if last and node not in nodes
+            else []
         )
-        whole = next((one for one in joined if any(name.startswith(one) for at, name in known if at == last)), None)
+        whole = next(
+            (candidate for candidate in joined if any(name.startswith(candidate) for at, name in pairs if at == last)),
+            None,
+        )
         if whole is None:
             last = node
-        found[last] = variant if whole is None else whole
-    return found
+        joined_choices[last] = variant if whole is None else whole
+    return joined_choices
 
 
-def matching(every: Sequence[Mapping[str, str]], chosen: Mapping[str, str], where: str = "combination: ") -> list[int]:
+def matching(every: Sequence[Mapping[str, str]], choices: Mapping[str, str], where: str = "combination: ") -> list[int]:
     """Return the numbers of the combinations that choose so.
 
     Args:
         every: Combinations, node -> variant.
-        chosen: Node -> variant, or `node.parameter` -> level.
+        choices: Node -> variant, or `node.parameter` -> level.
         where: What the message of an error begins with.
 
     Raises:
         InputError: If no combination chooses so, with near matches.
     """
-    chosen = _with_commas(chosen, every)
+    choices = _with_commas(choices, every)
     variants: dict[str, str] = {}
     labels: dict[str, str] = {}
-    for key, text in chosen.items():
-        known = sorted({choice[key] for choice in every if key in choice})
-        levels = None if known else matching_levels(every, key, text)
+    for key, text in choices.items():
+        names = sorted({choice[key] for choice in every if key in choice})
+        levels = None if names else matching_levels(every, key, text)
         if levels is not None:
             labels[key] = _one_level(every, key, text, levels, where)
-        elif not known:
-            near = meant_or_known(key, [*every[0], *(one for one in label_columns(every) if one not in every[0])])
+        elif not names:
+            near = meant_or_known(
+                key, [*every[0], *(column for column in label_columns(every) if column not in every[0])]
+            )
             raise InputError(f"{where}the sweep does not vary a node {key!r}{near}")
-        elif text not in known and unquoted(text) not in known:
-            near = _meant_level(every, key, text) or meant_or_known(text, known)
+        elif text not in names and unquoted(text) not in names:
+            near = _meant_level(every, key, text) or meant_or_known(text, names)
             raise InputError(f"{where}node {key!r} has no variant {text!r} in this sweep{near}")
         else:
-            variants[key] = text if text in known else unquoted(text)
-    found = [
+            variants[key] = text if text in names else unquoted(text)
+    numbers = [
         number
         for number, choice in enumerate(every)
         if variants.items() <= choice.items() and (not labels or labels.items() <= labels_of(choice).items())
     ]
-    if not found:
+    if not numbers:
         raise InputError(f"{where}no combination of the sweep chooses these together")
-    return found
+    return numbers
 
 
 def _meant_level(every: Sequence[Mapping[str, str]], node: str, text: str) -> str:
@@ -490,5 +497,5 @@ def _one_level(every: Sequence[Mapping[str, str]], key: str, text: str, levels: 
         return levels[0]
     if levels:
         raise InputError(f"{where}{text!r} of {key!r} is ambiguous; expected one of: {quoted_names(levels)}")
-    known = list(dict.fromkeys(label for choice in every if (label := labels_of(choice).get(key)) is not None))
-    raise InputError(f"{where}{key!r} has no level {text!r} in this sweep{meant_or_known(text, known)}")
+    labels = list(dict.fromkeys(label for choice in every if (label := labels_of(choice).get(key)) is not None))
+    raise InputError(f"{where}{key!r} has no level {text!r} in this sweep{meant_or_known(text, labels)}")

@@ -28,7 +28,7 @@ class PublishedCode:
     def workflow(self, name: str, problem: Callable[[str], str]) -> DescribedWorkflow:
         row = find_publication(self._database, "workflow", name)
         if row is None:
-            raise InputError(problem(f"no worker publishes a workflow {name!r}{self._known(name)}"))
+            raise InputError(problem(f"no worker publishes a workflow {name!r}{self._published_hint(name)}"))
         return workflow_of(self._read(row, problem))
 
     def load(self, path: str) -> Any:
@@ -36,7 +36,7 @@ class PublishedCode:
         if row is None:
             raise InputError(
                 f"{path!r} is an import path, and nothing is imported here; expected what workers publish"
-                f"{self._known(path, 'evaluator')}"
+                f"{self._published_hint(path, 'evaluator')}"
             )
         return evaluator_function_of(self._read(row, str))
 
@@ -47,7 +47,7 @@ class PublishedCode:
             )
         return orjson.loads(row.description)
 
-    def _known(self, name: str, kind: PublicationKind = "workflow") -> str:
+    def _published_hint(self, name: str, kind: PublicationKind = "workflow") -> str:
         names = [row.name for row in list_publications(self._database) if row.kind == kind]
         if not names and kind == "workflow":
             return "; register it in the wtb.toml of a worker"

@@ -33,28 +33,28 @@ def check_redaction(bound: Bound) -> None:
             f"{what}, and what a sweep says is stored as it is, so that it can be continued: give nodes a secret by "
             f"their environment (run.env)",
         )
-        for loc, what in _said(redactor, stored, ())
+        for loc, what in _spec_problems(redactor, stored, ())
     ]
     problems += _type_problems(bound)
     if problems:
         raise InputError(*problems)
 
 
-def _said(redactor: Redactor, value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
+def _spec_problems(redactor: Redactor, value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
     """What of a sweep's own words would have to be redacted, by place."""
     if isinstance(value, str):
-        name = redactor.found(value)
+        name = redactor.find_pattern(value)
         if name is not None:
             yield loc, f"the pattern {name!r} of 'redact' is found here"
     elif isinstance(value, list):
         for place, item in enumerate(value):
-            yield from _said(redactor, item, (*loc, place))
+            yield from _spec_problems(redactor, item, (*loc, place))
     elif isinstance(value, dict):
         for key, item in value.items():
             if key in redactor.keys:
                 yield (*loc, key), f"the key {key!r} is one of 'redact.keys'"
             else:
-                yield from _said(redactor, item, (*loc, key))
+                yield from _spec_problems(redactor, item, (*loc, key))
 
 
 def _type_problems(bound: Bound) -> list[str]:
@@ -90,9 +90,9 @@ def names_problems(redactor: Redactor, case: Case) -> list[str]:
     if not redactor.patterns:
         return []
     named = (("its id", [case.id]), ("a tag", case.tags), ("its cluster", [case.cluster] if case.cluster else []))
-    found = ((what, redactor.found(text)) for what, texts in named for text in texts)
+    matches = ((what, redactor.find_pattern(text)) for what, texts in named for text in texts)
     return [
         f"{what} has what the pattern {name!r} of 'redact' is to keep out; expected one that says nothing of it"
-        for what, name in found
+        for what, name in matches
         if name is not None
     ]

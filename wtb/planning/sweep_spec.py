@@ -74,7 +74,7 @@ from wtb.planning.factors.gate_forms import read_gate
 from wtb.planning.factors.grids import Grid
 from wtb.planning.factors.parameter_files import check_texts, read_parameter_files, unread_problems
 from wtb.planning.factors.variant_forms import (
-    SETTLED,
+    KEYS_ARE_NODES,
     Choice,
     Rule,
     Unsettled,
@@ -290,7 +290,9 @@ class SweepSpec(Strict):
     def variants(self) -> Mapping[str, Literal["all"] | Sequence[VariantRef]]:
         """What is varied, of a sweep without grids: that of a `Bound`, or as it is stored."""
         vary = self.vary.values()
-        assert not any(isinstance(one, Unsettled) for one in vary), "keys with dots are settled when a sweep is bound"
+        assert not any(isinstance(listed, Unsettled) for listed in vary), (
+            "keys with dots are settled when a sweep is bound"
+        )
         return cast("Mapping[str, Literal['all'] | Sequence[VariantRef]]", self.vary)
 
     @property
@@ -300,9 +302,9 @@ class SweepSpec(Strict):
         listed = self.combinations if isinstance(self.combinations, tuple) else ()
         choices: list[Mapping[str, Any]] = [self.baseline, *self.exclude, *listed]
         return any(
-            isinstance(one, Unsettled) or any(not isinstance(ref, VariantRef) for ref in one if one != "all")
-            for one in vary
-        ) or any(isinstance(one, Unsettled) for choice in choices for one in choice.values())
+            isinstance(listed, Unsettled) or any(not isinstance(ref, VariantRef) for ref in listed if listed != "all")
+            for listed in vary
+        ) or any(isinstance(named, Unsettled) for choice in choices for named in choice.values())
 
     @property
     def located(self) -> Located:
@@ -383,12 +385,12 @@ def parse_spec(data: SweepKeys, where: str = "", *, is_stored: bool = False) -> 
 
     where: what messages call it. is_stored: it was bound to its code, so that keys with dots are nodes.
     """
-    return _validated(data, Located(where=where), context={SETTLED: True} if is_stored else None)
+    return _validated(data, Located(where=where), context={KEYS_ARE_NODES: True} if is_stored else None)
 
 
 def parse_single(data: SweepKeys, where: str = "", *, is_stored: bool = False) -> SweepSpec:
     """The same of a single execution, which need not vary anything."""
-    return _validated(data, Located(where=where), SingleSpec, {SETTLED: True} if is_stored else None)
+    return _validated(data, Located(where=where), SingleSpec, {KEYS_ARE_NODES: True} if is_stored else None)
 
 
 _FILLER: Final = {"workflow": "a:b", "cases": "a", "vary": {"a": "all"}}  # what a part of a sweep lacks
@@ -399,41 +401,44 @@ def parse_part(text: str, where: str) -> SweepSpec:
     return _validated(_FILLER | parse(text.encode(), where).data, Located(where=where))
 
 
-def read_limits(given: stored_spec.Limits) -> stored_spec.Limits:
+def read_limits(limits: stored_spec.Limits) -> stored_spec.Limits:
     """Return limits as a sweep file has them, those that are given; null lifts one. Raises InputError."""
     try:
-        spec = _validated(_FILLER | {"limits": dict(given)}, Located())
+        spec = _validated(_FILLER | {"limits": dict(limits)}, Located())
     except InputError as error:
         raise InputError(*error.problems, argument="limits") from None
-    found = spec.limits.model_dump(exclude_unset=True, exclude={"cell_timeout"})
-    return cast("stored_spec.Limits", found)
+    stored_limits = spec.limits.model_dump(exclude_unset=True, exclude={"cell_timeout"})
+    return cast("stored_spec.Limits", stored_limits)
 
 
-def read_evaluators(given: Sequence[str | Mapping[str, Any]]) -> Sequence[EvaluatorRef]:
+def read_evaluators(evaluators: Sequence[str | Mapping[str, Any]]) -> Sequence[EvaluatorRef]:
     """Read evaluators as a sweep file has them. Raises InputError."""
-    return _validated(_FILLER | {"evaluate": list(given)}, Located()).evaluate
+    return _validated(_FILLER | {"evaluate": list(evaluators)}, Located()).evaluate
 
 
 def load_evaluators(path: Path) -> Sequence[EvaluatorRef]:
     """Read the evaluators of a sweep file, with the texts of the files that their options name. Raises InputError."""
     spec = load_spec(path)
-    return [one.model_copy(update={"options": with_texts(one.options, spec.texts)}) for one in spec.evaluate]
+    return [
+        evaluator.model_copy(update={"options": with_texts(evaluator.options, spec.texts)})
+        for evaluator in spec.evaluate
+    ]
 
 
 def derived(form: Variant, of_forks: Sequence[Mapping[str, Json]]) -> Variant:
     """Return a variant that derives from one of forks as one that derives from what that does."""
     if isinstance(form, str):
         return form
-    base = next((one for one in of_forks if one["name"] == form.get("of")), None)
+    base = next((fork for fork in of_forks if fork["name"] == form.get("of")), None)
     return form if base is None else {**base, **{key: value for key, value in form.items() if key != "of"}}
 
 
 def read_variants(
-    given: Mapping[str, Sequence[Variant]], texts: Mapping[str, str] | None = None
+    variants: Mapping[str, Sequence[Variant]], texts: Mapping[str, str] | None = None
 ) -> Mapping[str, Sequence[VariantRef]]:
     """Read variants by node as a sweep file has them. texts: of the files that they name. Raises InputError."""
-    data = _FILLER | {"vary": {node: list(forms) for node, forms in given.items()}, "texts": dict(texts or {})}
-    vary = _validated(data, Located(), SingleSpec, {SETTLED: True}).variants
+    data = _FILLER | {"vary": {node: list(forms) for node, forms in variants.items()}, "texts": dict(texts or {})}
+    vary = _validated(data, Located(), SingleSpec, {KEYS_ARE_NODES: True}).variants
     listed = {node: refs for node, refs in vary.items() if not isinstance(refs, str)}
     if grids := [node for node, refs in listed.items() if not all(isinstance(ref, VariantRef) for ref in refs)]:
         raise InputError(f"{', '.join(grids)}: a grid of levels; expected a single variant, or NODE.PARAMETER: LEVEL")
@@ -443,7 +448,7 @@ def read_variants(
 def read_node_variants(node: str, listed: Any, located: Located) -> Sequence[VariantRef | Grid]:
     """Read what is varied of a node whose name has a dot. Raises InputError, with places in the sweep file."""
     data = _FILLER | {"vary": {node: listed}}
-    return cast("Sequence[VariantRef | Grid]", _validated(data, located, SingleSpec, {SETTLED: True}).vary[node])
+    return cast("Sequence[VariantRef | Grid]", _validated(data, located, SingleSpec, {KEYS_ARE_NODES: True}).vary[node])
 
 
 def _validated(
@@ -468,11 +473,11 @@ def _unknown_evaluators(data: SweepKeys, located: Located) -> dict[Loc, str]:
     """What is wrong with the names of evaluators, by place."""
     from wtb.authoring.evaluation.declarations import unknown_evaluator  # which takes its time to import
 
-    found: dict[Loc, str] = {}
+    problems: dict[Loc, str] = {}
     written = data.get("evaluate")
-    for number, one in enumerate(written if isinstance(written, list) else ()):
-        name = next(iter(one), None) if isinstance(one, dict) and len(one) == 1 else one
+    for number, evaluator in enumerate(written if isinstance(written, list) else ()):
+        name = next(iter(evaluator), None) if isinstance(evaluator, dict) and len(evaluator) == 1 else evaluator
         wrong = unknown_evaluator(name) if isinstance(name, str) else None
         if wrong is not None:
-            found["evaluate", number] = located.problem(("evaluate", number), wrong)
-    return found
+            problems["evaluate", number] = located.problem(("evaluate", number), wrong)
+    return problems

@@ -33,36 +33,38 @@ def file_changes(before: StoredSpec, after: StoredSpec) -> list[TextFileChange]:
     Returns:
         Of each its path and a unified difference of its text, by lines; nothing of files that only one sweep names.
     """
-    was, now = _references(before), _references(after)
+    old, new = _references(before), _references(after)
     return [
         {
             "path": path,
-            "before": was[path].sha256,
-            "after": now[path].sha256,
-            "difference": list(_difference(before, after, was[path], now[path])),
+            "before": old[path].sha256,
+            "after": new[path].sha256,
+            "difference": list(_difference(before, after, old[path], new[path])),
         }
-        for path in now
-        if path in was and was[path] != now[path]
+        for path in new
+        if path in old and old[path] != new[path]
     ]
 
 
 def _references(spec: StoredSpec) -> dict[str, FileReference]:
-    found: dict[str, FileReference] = {}
+    references: dict[str, FileReference] = {}
 
     def note(_: Place, written: str) -> str:
         if (reference := file_reference(written)) is not None:
-            found.setdefault(reference.path, reference)
+            references.setdefault(reference.path, reference)
         return written
 
     for key in _KEYS:
         replace_files(spec.get(key), note)
-    return found
+    return references
 
 
-def _difference(before: StoredSpec, after: StoredSpec, was: FileReference, now: FileReference) -> Iterator[str]:
-    old = before.get("texts", {}).get(was.sha256, "").splitlines()
-    new = after.get("texts", {}).get(now.sha256, "").splitlines()
-    lines = difflib.unified_diff(old, new, was.path, now.path, lineterm="", n=2)
+def _difference(
+    before: StoredSpec, after: StoredSpec, old_file: FileReference, new_file: FileReference
+) -> Iterator[str]:
+    old = before.get("texts", {}).get(old_file.sha256, "").splitlines()
+    new = after.get("texts", {}).get(new_file.sha256, "").splitlines()
+    lines = difflib.unified_diff(old, new, old_file.path, new_file.path, lineterm="", n=2)
     for line in islice(lines, _MOST_LINES):
         yield line[:_LONGEST_LINE]
     if next(lines, None) is not None:
@@ -81,8 +83,8 @@ def renamed_variants(before: StoredSpec, after: StoredSpec) -> Renamed:
     """
     renamed: dict[str, dict[str, str]] = {}
     for node, listed in after.get("vary", {}).items():
-        was, now = _points(before.get("vary", {}).get(node, ())), _points(listed)
-        pairs = {was[key]: name for key, name in now.items() if key in was and was[key] != name}
+        old, new = _points(before.get("vary", {}).get(node, ())), _points(listed)
+        pairs = {old[key]: name for key, name in new.items() if key in old and old[key] != name}
         if pairs:
             renamed[node] = pairs
     return renamed
@@ -90,14 +92,14 @@ def renamed_variants(before: StoredSpec, after: StoredSpec) -> Renamed:
 
 def _points(listed: Any) -> dict[str, str]:
     """Return grid points by what they are but for texts of files. Those that cannot be told apart so are left out."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     twice = set()
     for ref in () if isinstance(listed, str) else listed:
         if levels := levels_of(ref):
             key = canonical([ref.get("of"), ref.get("with"), _by_path(dict(levels))])
-            twice.update({key} & found.keys())
-            found[key] = ref["name"]
-    return {key: name for key, name in found.items() if key not in twice}
+            twice.update({key} & names.keys())
+            names[key] = ref["name"]
+    return {key: name for key, name in names.items() if key not in twice}
 
 
 def _by_path(value: Any) -> Any:
@@ -131,9 +133,9 @@ def without_texts(spec: StoredSpec, renamed: Renamed | None = None) -> StoredSpe
 def _called(choices: Any, renamed: Renamed, node: str = "") -> Any:
     """Return what chooses variants with other names for them."""
     if isinstance(choices, Mapping):
-        return {key: _called(one, renamed, key) for key, one in choices.items()}
+        return {key: _called(choice, renamed, key) for key, choice in choices.items()}
     if isinstance(choices, list):
-        return [_called(one, renamed, node) for one in choices]
+        return [_called(choice, renamed, node) for choice in choices]
     return renamed.get(node, {}).get(choices, choices) if isinstance(choices, str) else choices
 
 

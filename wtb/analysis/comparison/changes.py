@@ -42,13 +42,13 @@ def code_changes(before: Fingerprints, after: Fingerprints, codes: Codes = (None
         {
             "node": node,
             "variant": variant,
-            "before": was,
+            "before": fingerprint,
             "after": after[node][variant],
             "causes": differences(*codes, node, variant),
         }
         for node, variants in before.items()
-        for variant, was in variants.items()
-        if after.get(node, {}).get(variant, was) != was and not is_same_code(*codes, node, variant)
+        for variant, fingerprint in variants.items()
+        if after.get(node, {}).get(variant, fingerprint) != fingerprint and not is_same_code(*codes, node, variant)
     ]
 
 
@@ -78,11 +78,11 @@ def setting_changes(before: StoredSpec, after: StoredSpec) -> list[SettingChange
     Versions of Python, packages and tools of servers are among it, as `environment.python`, where both sweeps know
     them.
     """
-    was, now = (dict(_settings(one, other)) for one, other in ((before, after), (after, before)))
+    old, new = (dict(_settings(spec, other)) for spec, other in ((before, after), (after, before)))
     return [
-        {"key": key, "before": was.get(key), "after": now.get(key)}
-        for key in {**was, **now}
-        if was.get(key) != now.get(key) and not (key.startswith(_TOOLS) and None in (was.get(key), now.get(key)))
+        {"key": key, "before": old.get(key), "after": new.get(key)}
+        for key in {**old, **new}
+        if old.get(key) != new.get(key) and not (key.startswith(_TOOLS) and None in (old.get(key), new.get(key)))
     ]
 
 
@@ -94,12 +94,12 @@ def with_called_tools(spec: StoredSpec, called: Collection[tuple[str, str]]) -> 
     if not called:
         return spec
     recorded = recorded_tools(spec)
-    tools = {server: dict(known) for server, known in recorded.items()}
+    tools = {server: dict(versions) for server, versions in recorded.items()}
     for name, version in called:
         server, _, tool = name.partition(".")
-        known = tools.setdefault(server, {})
+        versions = tools.setdefault(server, {})
         if version != recorded.get(server, {}).get(tool):
-            known[tool] = f"{known[tool]} and {version}" if tool in known else version
+            versions[tool] = f"{versions[tool]} and {version}" if tool in versions else version
     return {**spec, "environment": {**spec["environment"], "tools": tools}}
 
 

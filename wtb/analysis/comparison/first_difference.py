@@ -26,10 +26,10 @@ def _parting(before: Sequence[Step], after: Sequence[Step]) -> str | None:
     if not before or not after:
         return None
     nothing: Step = {}
-    for one, other in zip_longest(before, after, fillvalue=nothing):
-        if one != other:
-            both = {**one, **other}
-            return ", ".join(node for node in both if node and one.get(node) != other.get(node)) or None
+    for step, other_step in zip_longest(before, after, fillvalue=nothing):
+        if step != other_step:
+            both = {**step, **other_step}
+            return ", ".join(node for node in both if node and step.get(node) != other_step.get(node)) or None
     return None
 
 
@@ -41,6 +41,6 @@ def _results(database: Database, end: outcomes.End | None) -> list[Step]:
     runs = {run.id: (run.variant, run.writes, run.workspace) for run in queries.node_runs_by_id(database, ids)}
     steps: list[dict[str, list[Wrote | None]]] = [{} for _ in line[1:]]
     for step, each in zip(steps, line[1:], strict=True):
-        for one in each.writers:
-            step.setdefault(one.node, []).append(runs.get(one.node_run))
+        for task in each.writers:
+            step.setdefault(task.node, []).append(runs.get(task.node_run))
     return [*steps, {failure["node"] or "": failure["type"]}] if failure else [*steps]

@@ -63,11 +63,11 @@ def noise_floor(database: Database, sweep: SweepRow, repeats: Sequence[str]) -> 
     scored: dict[str, list[Floats]] = {}
     measures = queries.measures(database, sweep.id)
     for id in repeats:
-        again = queries.find_sweep(database, id)
-        pairs = match(database, sweep, again)
-        found = read_outcomes(database, sweep, again, pairs)
-        failing.append(found.after - found.before)
-        for scores in read_scores(database, sweep, again, pairs, measures, found.lost):
+        repeat = queries.find_sweep(database, id)
+        pairs = match(database, sweep, repeat)
+        repeat_outcomes = read_outcomes(database, sweep, repeat, pairs)
+        failing.append(repeat_outcomes.after - repeat_outcomes.before)
+        for scores in read_scores(database, sweep, repeat, pairs, measures, repeat_outcomes.lost):
             failing[-1][scores.lost | scores.regained] = 1.0
             scored.setdefault(scores.metric, []).append(scores.differences)
     return {
@@ -82,9 +82,9 @@ def _floor(differences: Floats) -> FloorDocument:
     """Of rows of differences, each of one combination in one repeat."""
     compared = np.isfinite(differences)
     count, differ = int(compared.sum()), int(np.count_nonzero(differences[compared]))
-    found = spreads(differences)
-    found = found[np.isfinite(found)]
-    spread = math.sqrt(float((found**2).mean())) if found.size else 0.0
+    row_spreads = spreads(differences)
+    row_spreads = row_spreads[np.isfinite(row_spreads)]
+    spread = math.sqrt(float((row_spreads**2).mean())) if row_spreads.size else 0.0
     return {
         "compared": count,
         "differ": differ / count if count else 0.0,

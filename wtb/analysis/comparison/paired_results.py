@@ -70,20 +70,22 @@ class Outcomes:
 
 def read_outcomes(database: Database, before: SweepRow, after: SweepRow, pairs: Pairs) -> Outcomes:
     """How the cells of two sweeps ended."""
-    found = [outcomes.outcomes(database, sweep.id) for sweep in (before, after)]
-    was, now = (
-        _share_failed(pairs.table(side, rows, 2), pairs.table(side, rows, 3)) for side, rows in enumerate(found)
+    ended_cells = [outcomes.outcomes(database, sweep.id) for sweep in (before, after)]
+    before_shares, after_shares = (
+        _share_failed(pairs.table(side, rows, 2), pairs.table(side, rows, 3)) for side, rows in enumerate(ended_cells)
     )
-    first, second = (pairs.table(side, rows, 4, object) for side, rows in enumerate(found))
-    failing = sum(row[3] > 0 for row in found[1]) - int(((now > 0) & np.isfinite(was)).sum())
+    first, second = (pairs.table(side, rows, 4, object) for side, rows in enumerate(ended_cells))
+    failing = sum(row[3] > 0 for row in ended_cells[1]) - int(((after_shares > 0) & np.isfinite(before_shares)).sum())
     unscored = [outcomes.scores_lost_to_provider(database, sweep.id) for sweep in (before, after)]
     before_lost, after_lost = (
         (pairs.table(side, rows, 5) > 0)
         | (pairs.table(side, unscored[side], 2) > 0)
         | (np.isnan(share) & is_waiting(sweep.reason))
-        for side, (rows, share, sweep) in enumerate(zip(found, (was, now), (before, after), strict=True))
+        for side, (rows, share, sweep) in enumerate(
+            zip(ended_cells, (before_shares, after_shares), (before, after), strict=True)
+        )
     )
-    return Outcomes(was, now, (first, second), failing, (before_lost, after_lost))
+    return Outcomes(before_shares, after_shares, (first, second), failing, (before_lost, after_lost))
 
 
 def _share_failed(succeeded: Floats, failed: Floats) -> Floats:
@@ -96,7 +98,7 @@ class Scores:
     """One metric.
 
     figures: what is known of the later less the earlier figure over all cells of a row, of others None.
-    shown: what cases are listed by, in each sweep: their scores, or whether they are right where a figure is over all
+    listed: what cases are listed by, in each sweep: their scores, or whether they are right where a figure is over all
     cells of a row. lost, regained: whether evaluators fail now where they gave a score before, or the other way;
     a failure of a provider is neither.
     counts_failures: whether cells that fail have a score. sides: the scores with the cells that are missing, None where
@@ -108,7 +110,7 @@ class Scores:
     before: Floats
     after: Floats
     differences: Floats
-    shown: tuple[Floats, Floats]
+    listed: tuple[Floats, Floats]
     lost: Booleans
     regained: Booleans
     counts_failures: bool = False
@@ -123,7 +125,7 @@ class Scores:
     @property
     def changes(self) -> Floats:
         """By how much what is shown of a case differs."""
-        return subtract(self.shown[1], self.shown[0])
+        return subtract(self.listed[1], self.listed[0])
 
     @property
     def is_typical(self) -> bool:
@@ -160,40 +162,55 @@ def read_scores(
     sides = [scores.Scores(database, sweep, by=after) for sweep in (before, after)]
     read = []
     for metric, measure in measures.items():
-        found = [side.rows(metric, measure).tolist() for side in sides]
-        was, now = (pairs.table(side, rows, 2) for side, rows in enumerate(found))
-        shown = was, now
+        side_rows = [side.rows(metric, measure).tolist() for side in sides]
+        before_scores, after_scores = (pairs.table(side, rows, 2) for side, rows in enumerate(side_rows))
+        listed = before_scores, after_scores
         if measure.figure is not None:
-            first, second = (one.shown(metric, measure).tolist() for one in sides)
-            shown = pairs.table(0, first, 2), pairs.table(1, second, 2)
+            first, second = (side.case_rows(metric, measure).tolist() for side in sides)
+            listed = pairs.table(0, first, 2), pairs.table(1, second, 2)
         failed = [outcomes.failed_scores(database, sweep.id, metric) for sweep in (before, after)]
         errors = [pairs.table(side, rows, 3) > 0 for side, rows in enumerate(failed)]
-        lost, regained = np.isfinite(was) & np.isnan(now) & errors[1], np.isnan(was) & np.isfinite(now) & errors[0]
+        lost, regained = (
+            np.isfinite(before_scores) & np.isnan(after_scores) & errors[1],
+            np.isnan(before_scores) & np.isfinite(after_scores) & errors[0],
+        )
         counted = sides[1].failure_score(measure) is not None
         rows = None if measure.figure is None else _figure_rows(sides, pairs, metric, measure, Numbers(measure.figure))
         figures = None if rows is None else _figures(rows, pairs)
-        behind = np.vstack([np.nan_to_num(pairs.table(side, found_rows, 3)) for side, found_rows in enumerate(found)])
-        repeats = np.repeat([int(sweep.spec["repeats"]) for sweep in (before, after)], len(was))
+        behind = np.vstack(
+            [np.nan_to_num(pairs.table(side, found_rows, 3)) for side, found_rows in enumerate(side_rows)]
+        )
+        repeats = np.repeat([int(sweep.spec["repeats"]) for sweep in (before, after)], len(before_scores))
         missing = _missing_cells(behind, repeats, np.vstack(lost_cells))
         both = None
         if missing is not None:
             seed = int(after.spec.get("seed", 0))
             table = TableOfPairs(
-                np.vstack([was, now]), missing, measure.scale, measure.compare, pairs.units, rows, seed
+                np.vstack([before_scores, after_scores]),
+                missing,
+                measure.scale,
+                measure.compare,
+                pairs.units,
+                rows,
+                seed,
             )
             both = BeforeAndAfter(table, measure.better == "higher")
-        changed = subtract(now, was)
-        read.append(Scores(metric, measure, was, now, changed, shown, lost, regained, counted, figures, both))
+        changed = subtract(after_scores, before_scores)
+        read.append(
+            Scores(
+                metric, measure, before_scores, after_scores, changed, listed, lost, regained, counted, figures, both
+            )
+        )
     return read
 
 
 def _missing_cells(behind: Floats, repeats: NDArray[np.int64], lost: Booleans) -> MissingCells | None:
     """Return the cells without a score; None where there are none. repeats: of each row. lost: to a provider."""
-    left = np.maximum(repeats[:, None] - behind, 0).astype(np.int32)
-    if not left.any():
+    missing = np.maximum(repeats[:, None] - behind, 0).astype(np.int32)
+    if not missing.any():
         return None
-    of_provider = np.where(lost, left, 0).astype(np.int32)
-    return MissingCells(behind.astype(np.int32), {"provider": of_provider, "failed": left - of_provider})
+    of_provider = np.where(lost, missing, 0).astype(np.int32)
+    return MissingCells(behind.astype(np.int32), {"provider": of_provider, "failed": missing - of_provider})
 
 
 def _figure_rows(
@@ -201,24 +218,24 @@ def _figure_rows(
 ) -> FigureRows:
     """Return the cells of the earlier rows and, after them, of the later ones."""
     observed = (side.observed(metric, measure, numbers) for side in sides)
-    was, now = (
-        one.rows(pairs.shape, pairs.rows[side], pairs.columns[side]) for side, one in enumerate(observed) if one
+    earlier, later = (
+        cells.rows(pairs.shape, pairs.rows[side], pairs.columns[side]) for side, cells in enumerate(observed) if cells
     )
-    return FigureRows(numbers.figure, [*was.rows, *now.rows], pairs.shape[1])
+    return FigureRows(numbers.figure, [*earlier.rows, *later.rows], pairs.shape[1])
 
 
 def _figures(both: FigureRows, pairs: Pairs) -> FigureDifferences:
     """What is known of later rows less earlier ones, by a figure over all of their cells."""
     count = len(both.rows) // 2
-    found = [differences(both, count + row, [row], pairs.units, one_sided=True) for row in range(count)]
+    row_differences = [differences(both, count + row, [row], pairs.units, one_sided=True) for row in range(count)]
     nothing = [np.empty((0, pairs.shape[1])), np.empty((0, 2)), np.empty((0, 2))]
-    return FigureDifferences(*(np.vstack(parts) for parts in zip(nothing, *found, strict=True)))
+    return FigureDifferences(*(np.vstack(parts) for parts in zip(nothing, *row_differences, strict=True)))
 
 
 def failing(failed: Outcomes, scored: Sequence[Scores]) -> tuple[Floats, Floats]:
     """By how much each cell fails in each sweep, 0 to 1: the share of its repeats, all of it where a score is lost."""
     before, after = failed.before.copy(), failed.after.copy()
-    for one in scored:
-        before[one.regained & np.isfinite(before)] = 1.0
-        after[one.lost & np.isfinite(after)] = 1.0
+    for pair_scores in scored:
+        before[pair_scores.regained & np.isfinite(before)] = 1.0
+        after[pair_scores.lost & np.isfinite(after)] = 1.0
     return before, after

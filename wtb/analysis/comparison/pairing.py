@@ -43,14 +43,16 @@ class Pairs(NamedTuple):
     def shape(self) -> tuple[int, int]:
         return len(self.choices), len(self.ids)
 
-    def table(self, side: int, found: Sequence[Sequence[Any]], column: int, dtype: Any = float) -> NDArray[Any]:
+    def table(self, side: int, cell_rows: Sequence[Sequence[Any]], column: int, dtype: Any = float) -> NDArray[Any]:
         """A column of rows (combination, case number, ...) as combinations x cases; NaN or None where there is none."""
         values = np.full(self.shape, None if dtype is object else np.nan, dtype)
-        if found:
-            numbers = np.array([row[:2] for row in found], dtype=np.int64)
+        if cell_rows:
+            numbers = np.array([row[:2] for row in cell_rows], dtype=np.int64)
             row, place = self.rows[side][numbers[:, 0]], self.columns[side][numbers[:, 1]]
-            kept = (row >= 0) & (place >= 0)
-            values[row[kept], place[kept]] = np.array([one[column] for one in found], dtype)[kept]
+            is_paired = (row >= 0) & (place >= 0)
+            values[row[is_paired], place[is_paired]] = np.array([cell_row[column] for cell_row in cell_rows], dtype)[
+                is_paired
+            ]
         return values
 
 
@@ -63,7 +65,9 @@ def match(database: Database, before: SweepRow, after: SweepRow) -> Pairs:
     """
     choices = [queries.choices(database, sweep.id) for sweep in (before, after)]
     renamed = renamed_variants(before.spec, after.spec)  # since only the text of a file was changed
-    choices[0] = [{node: renamed.get(node, {}).get(name, name) for node, name in one.items()} for one in choices[0]]
+    choices[0] = [
+        {node: renamed.get(node, {}).get(name, name) for node, name in choice.items()} for choice in choices[0]
+    ]
     named = [{tuple(sorted(choice.items())): number for number, choice in enumerate(side)} for side in choices]
     common = [key for key in named[1] if key in named[0]]
     contents = [
@@ -109,13 +113,13 @@ def _units(
         names = [clusters.get(number) for number, _ in (side[id] for id in same)]
         named.append([None if is_of_equal_inputs(name) else name for name in names])
         alike.append([f"{name} of {sweep.id}" if is_of_equal_inputs(name) else None for name in names])
-    for id, was, now in zip(same, *named, strict=True):
-        if was is not None and now is not None and was != now:
+    for id, old, new in zip(same, *named, strict=True):
+        if old is not None and new is not None and old != new:
             raise InputError(
-                f"case {id!r} is in cluster {was!r} in sweep {sweeps[0].id} and in cluster {now!r} in sweep "
+                f"case {id!r} is in cluster {old!r} in sweep {sweeps[0].id} and in cluster {new!r} in sweep "
                 f"{sweeps[1].id}; expected the same in both, since the cases of a cluster count together"
             )
-    both = [now or was for was, now in zip(*named, strict=True)]
+    both = [new or old for old, new in zip(*named, strict=True)]
     if sweeps[1].spec.get("equal_inputs") == "independent":
         return numbered(both)
     unnamed = [[None if name else other for name, other in zip(both, side, strict=True)] for side in alike]

@@ -36,17 +36,17 @@ def pools(choices: Sequence[Mapping[str, str]], changed_code: Sequence[CodeChang
         choices: the combinations that both have.
         changed_code: `node` and `variant` of what has other code in the later one.
     """
-    found: dict[tuple[int, ...], Pool] = {}
+    distinct: dict[tuple[int, ...], Pool] = {}
     for pool in (*_changed(choices, changed_code), _all(choices)):
         if len(pool.rows) >= FEWEST:
-            found.setdefault(pool.rows, pool)
-    return list(found.values())
+            distinct.setdefault(pool.rows, pool)
+    return list(distinct.values())
 
 
 def _changed(choices: Sequence[Mapping[str, str]], changed_code: Sequence[CodeChange]) -> Iterator[Pool]:
     variants: dict[str, list[str]] = {}
-    for one in changed_code:
-        variants.setdefault(one["node"], []).append(one["variant"])
+    for change in changed_code:
+        variants.setdefault(change["node"], []).append(change["variant"])
     shared: dict[tuple[int, ...], list[str]] = {}
     for node, names in variants.items():
         # A node that is not varied is in no choice, and every combination goes through it.

@@ -69,7 +69,7 @@ def sentences(facts: Facts) -> list[str]:
         *_nothing_in_common(facts),
         *_failing(facts),
         *(sentence for name in deciding for sentence in _worse(facts, name)),
-        *_others(facts),
+        *_cells_without_verdict(facts),
         *(sentence for name in deciding for sentence in _not_worse(facts, name)),
         *(
             f"exploratory: {sentence}"
@@ -83,18 +83,18 @@ def sentences(facts: Facts) -> list[str]:
 def origins(document: ComparisonDocument) -> list[str]:
     """Return where a loss may come from: the node at which most cells first differ, and the code that changed."""
     worse = [cell for cell in document["cells"] if cell["what"] in ("failed", "worse") and cell["diverged"]]
-    found = []
+    reasons = []
     if worse:
         ((node, count),) = Counter(cell["diverged"] for cell in worse).most_common(1)
         share = "" if count == len(worse) else f" in {count} of {len(worse)} cells"
-        found.append(f"first differs at {node}{share}")
+        reasons.append(f"first differs at {node}{share}")
     code = document["changed"]["code"]
     causes = dict.fromkeys(cause for change in code for cause in change.get("causes", ()))
     changed = list(causes) or [f"code of {change['node']}={change['variant']} changed" for change in code]
     if changed:
         more = f" and {len(changed) - CAUSES} more" if len(changed) > CAUSES else ""
-        found.append(f"{', '.join(changed[:CAUSES])}{more}")
-    return found
+        reasons.append(f"{', '.join(changed[:CAUSES])}{more}")
+    return reasons
 
 
 def _lost_to_provider(facts: Facts) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _failing(facts: Facts) -> Iterator[str]:
     """Cells and scores that fail now, and whether that could be chance."""
     failed = sum(row["cells"]["newly_failed"] for row in facts.rows) - facts.unscored
     parts = [row["cells"] for row in (*facts.rows, *facts.pools)]
-    worse = [one for one in parts if one["verdict"] == WORSE]
+    worse = [part for part in parts if part["verdict"] == WORSE]
     why = _chance_of(worse) if worse else "could be chance"
     if failed:
         yield f"{plural(failed, 'cell')} that succeeded {'fails' if failed == 1 else 'fail'} now ({why})"
@@ -138,7 +138,7 @@ def _failing(facts: Facts) -> Iterator[str]:
 
 
 def _chance_of(worse: Sequence[OutcomeFigures]) -> str:
-    least = min(worse, key=lambda one: 1.0 if one["p_worse"] is None else one["p_worse"])
+    least = min(worse, key=lambda figures: 1.0 if figures["p_worse"] is None else figures["p_worse"])
     return least["because"] or chance(least["p_worse"])
 
 
@@ -158,23 +158,23 @@ def _worse(facts: Facts, metric: str) -> Iterator[str]:
             where = f"{len(fallen):,} of {plural(len(facts.rows), 'combination')}"
             yield f"{metric} {fell} in {where}, most in {in_words(row['combination'])}: {loss} ({why})"
     # Where any fall counts, that of a pool is one of its rows, of which all is said.
-    shown = [pool for pool in facts.pools if pool["metrics"][metric]["verdict"] == WORSE]
-    shown = [pool for pool in shown if not pool["metrics"][metric]["because"]]
-    for pool in sorted(shown, key=lambda pool: pool["metrics"][metric]["p_worse"] or 0.0)[:POOLS]:
+    pools = [pool for pool in facts.pools if pool["metrics"][metric]["verdict"] == WORSE]
+    pools = [pool for pool in pools if not pool["metrics"][metric]["because"]]
+    for pool in sorted(pools, key=lambda pool: pool["metrics"][metric]["p_worse"] or 0.0)[:POOLS]:
         figures = pool["metrics"][metric]
         why = _bound(figures, facts.metrics[metric]) + chance(figures["p_worse"])
         yield f"{metric} {fell} by {figure(abs(figures['delta'] or 0.0))} ({why}) over {pool['what']}"
 
 
-def _bound(one: ContrastFigures, better: str) -> str:
+def _bound(figures: ContrastFigures, better: str) -> str:
     """How much may have been lost, 95 times of 100: a lower bound, or an upper one where lower is better."""
-    if one["gain_low"] is None:
+    if figures["gain_low"] is None:
         return ""
-    side, end = ("lower", one["gain_low"]) if better == "higher" else ("upper", -one["gain_low"])
+    side, end = ("lower", figures["gain_low"]) if better == "higher" else ("upper", -figures["gain_low"])
     return f"95% {side} bound {figure(end)}, "
 
 
-def _others(facts: Facts) -> Iterator[str]:
+def _cells_without_verdict(facts: Facts) -> Iterator[str]:
     nothing = sum(row["verdict"] == CANNOT_TELL and not row["metrics"] for row in facts.rows)
     if nothing and facts.cells:
         yield f"in {plural(nothing, 'combination')} no cell succeeded in both sweeps"
@@ -196,34 +196,40 @@ def _not_worse(facts: Facts, metric: str, *, briefly: bool = False) -> Iterator[
         (NOT_WORSE, "is not worse in"),
         (CANNOT_TELL, "cannot be compared in"),
     ):
-        kind = [one for one in figures if one["verdict"] == verdict]
+        kind = [row_figures for row_figures in figures if row_figures["verdict"] == verdict]
         if kind:
             more = f": it lost less than its margin of {kind[0]['margin']:g} (5% error)" if verdict == NOT_WORSE else ""
             yield f"{metric} {phrase} {plural(len(kind), 'combination')}{more}"
     yield from _not_claimed(figures, metric, briefly=briefly)
-    unclear = [one for one in figures if one["verdict"] == UNCLEAR and not _is_explained(one)]
+    unclear = [
+        row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR and not _is_explained(row_figures)
+    ]
     if unclear:
         where = plural(len(unclear), "combination")
         yield f"{metric} differs in {where} by what could be chance{'' if briefly else _could_show(unclear)}"
     for pool in facts.pools if unclear else ():
-        one = pool["metrics"][metric]
-        if one["verdict"] == BETTER:
-            gain = figure(abs(one["delta"] or 0.0))
-            yield f"{metric} {rose} by {gain} ({chance(one['p_better'])}) over {pool['what']}"
-        elif one["verdict"] == NOT_WORSE:
-            yield f"{metric} lost less than its margin of {one['margin']:g} (5% error) over {pool['what']}"
+        of_pool = pool["metrics"][metric]
+        if of_pool["verdict"] == BETTER:
+            gain = figure(abs(of_pool["delta"] or 0.0))
+            yield f"{metric} {rose} by {gain} ({chance(of_pool['p_better'])}) over {pool['what']}"
+        elif of_pool["verdict"] == NOT_WORSE:
+            yield f"{metric} lost less than its margin of {of_pool['margin']:g} (5% error) over {pool['what']}"
 
 
 def _not_claimed(figures: Sequence[ContrastFigures], metric: str, *, briefly: bool) -> Iterator[str]:
     """What keeps differences of one metric from being claimed, or makes them less sure."""
-    hanging = [one for one in figures if one["verdict"] == UNCLEAR and one.get("hangs_on")]
+    hanging = [
+        row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR and row_figures.get("hangs_on")
+    ]
     if hanging:
-        count = sum(one.get("hangs_on", 0) for one in hanging)
+        count = sum(row_figures.get("hangs_on", 0) for row_figures in hanging)
         yield f"{metric} in {plural(len(hanging), 'combination')} {hangs_on(count)}: run these again"
-    cancelled = [one for one in figures if one["verdict"] == UNCLEAR and one.get("unseen_one_in")]
+    cancelled = [
+        row_figures for row_figures in figures if row_figures["verdict"] == UNCLEAR and row_figures.get("unseen_one_in")
+    ]
     if cancelled:
         yield f"{metric} in {plural(len(cancelled), 'combination')}: {cancelled[0]['because']}"
-    uneven = sum(bool(one.get("uneven")) for one in figures)
+    uneven = sum(bool(row_figures.get("uneven")) for row_figures in figures)
     if uneven and not briefly:
         yield f"few cases make much of the difference of {metric} in {plural(uneven, 'combination')}: p is less sure"
 
@@ -234,13 +240,13 @@ def _is_explained(figures: ContrastFigures) -> bool:
 
 def _could_show(unclear: Sequence[ContrastFigures]) -> str:
     """What so many cases could have shown, and how many would tell."""
-    cases = max(one["n_pairs"] for one in unclear)
-    widest = max((one["margin_shown"] for one in unclear if one["margin_shown"] is not None), default=None)
+    cases = max(figures["n_pairs"] for figures in unclear)
+    widest = max((figures["margin_shown"] for figures in unclear if figures["margin_shown"] is not None), default=None)
     if widest is None:
         return f": {plural(cases, 'case')} can show no more" if cases < 2 else ""
     margin = unclear[0]["margin"]
     text = f": {plural(cases, 'case')} can show that it lost less than {figure(widest)}"
-    needed = max((one["cases_needed"] or 0 for one in unclear), default=0)
+    needed = max((figures["cases_needed"] or 0 for figures in unclear), default=0)
     if margin and needed:
         return f"{text}; its margin of {margin:g} takes about {needed:,}, so {needed - cases:,} more"
     return f"{text}, and no less" if margin is None else text

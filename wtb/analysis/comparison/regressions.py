@@ -92,7 +92,7 @@ class Answer:
 
     @property
     def verdicts(self) -> set[Verdict]:
-        return {one.verdict for one in (*self.rows, *self.pools)}
+        return {finding.verdict for finding in (*self.rows, *self.pools)}
 
 
 def answer(
@@ -114,16 +114,19 @@ def answer(
     """
     answers: dict[str, Answer] = {}
     for decides in (True, False):
-        family = {name: one for name, one in questions.items() if one.decides is decides}
-        sides = [Sides(one.gains, one.rates, one.compare, one.figures, one.sides) for one in family.values()]
-        for (name, one), (rows, of_pools) in zip(
+        family = {name: question for name, question in questions.items() if question.decides is decides}
+        sides = [
+            Sides(question.gains, question.rates, question.compare, question.figures, question.sides)
+            for question in family.values()
+        ]
+        for (name, question), (rows, of_pools) in zip(
             family.items(), margins.hold(sides, pools, seed=seed, units=units), strict=True
         ):
-            needed = _cases_needed(one, rows)
+            needed = _cases_needed(question, rows)
             answers[name] = Answer(
-                [_finding(one, contrast, one.gains[row], needed, level) for row, contrast in enumerate(rows)],
+                [_finding(question, contrast, question.gains[row], needed, level) for row, contrast in enumerate(rows)],
                 [
-                    _finding(one, contrast, pooled(one.gains, pool), needed, level)
+                    _finding(question, contrast, pooled(question.gains, pool), needed, level)
                     for pool, contrast in zip(pools, of_pools, strict=True)
                 ],
             )

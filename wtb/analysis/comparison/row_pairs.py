@@ -67,8 +67,8 @@ def compare_two_rows(
         (tested,) = paired_tests(
             differences, seed=design.seed, rates=rates, compare=design.by, units=design.units, figures=figures
         )
-    shown = pair.scores if measure.figure is None else _shown(scores, metric, (row, other), pair.cases)
-    gains = subtract(shown[:1], shown[1:])[0, both] * design.sign
+    case_scores = pair.scores if measure.figure is None else _case_scores(scores, metric, (row, other), pair.cases)
+    gains = subtract(case_scores[:1], case_scores[1:])[0, both] * design.sign
     middle = np.median if measure.compare == "median" else np.mean
     document: RowComparisonDocument = {
         "version": VERSION,
@@ -86,7 +86,7 @@ def compare_two_rows(
         "delta": float(middle(differences[0, both])) if both.any() else None,
         **_figures(tested, rate),
         "because": None if why is None else f"{why}; the test is made at the end",
-        "cases": _cases(database, sweep, (row, other), _Paired(pair.cases[both], shown[:, both], gains), limit),
+        "cases": _cases(database, sweep, (row, other), _Paired(pair.cases[both], case_scores[:, both], gains), limit),
         "more": max(0, int(both.sum()) - limit),
     }
     margin = margins_of(sweep.spec, scores.measures).get(metric)
@@ -98,25 +98,25 @@ def compare_two_rows(
 def _within(scores: Floats, design: Design, margin: float) -> WithinDocument:
     """Return whether the first of two rows is behind the second by no more than a margin."""
     both = [number for number, row in enumerate(scores) if np.isfinite(row).any()]
-    (standing, *_) = standings(scores, design, margin, could_be_best=[1], over=both)
-    found: WithinDocument = {**_unknown(margin), "shown": standing.within}
+    (standing, *_) = standings(scores, design, margin, could_be_best=[1], compared_rows=both)
+    document: WithinDocument = {**_unknown(margin), "shown": standing.within}
     if standing.behind is not None:
-        found["behind"] = list(standing.behind)
+        document["behind"] = list(standing.behind)
     if standing.hangs_on:
-        found["hangs_on"] = standing.hangs_on
-    return found
+        document["hangs_on"] = standing.hangs_on
+    return document
 
 
 def _unknown(margin: float) -> WithinDocument:
     return {"margin": margin, "shown": None, "behind": None}
 
 
-def _shown(scores: Scores, metric: str, rows: tuple[int, int], cases: NDArray[np.int64]) -> Floats:
+def _case_scores(scores: Scores, metric: str, rows: tuple[int, int], cases: NDArray[np.int64]) -> Floats:
     """What cases show of a figure over all cells of a row."""
-    found = scores.shown(metric)
+    case_rows = scores.case_rows(metric)
     table = np.full((2, len(cases)), np.nan)
     for place, row in enumerate(rows):
-        mine = found[(found[:, 0] == row) & np.isin(found[:, 1], cases)]
+        mine = case_rows[(case_rows[:, 0] == row) & np.isin(case_rows[:, 1], cases)]
         table[place, np.searchsorted(cases, mine[:, 1])] = mine[:, 2]
     return table
 
@@ -130,11 +130,11 @@ def _check_rows(scores: Scores, row: int, other: int) -> None:
         raise InputError(f"row {row} cannot be compared with itself; expected two rows", argument="other")
 
 
-def _side(scores: Scores, number: int, found: Floats) -> PairedRow:
+def _side(scores: Scores, number: int, row_scores: Floats) -> PairedRow:
     return {
         "combination": number,
         "choices": dict(scores.choices[number]),
-        "mean": float(found.mean()) if found.size else None,
+        "mean": float(row_scores.mean()) if row_scores.size else None,
         "exploratory": number >= scores.planned,
     }
 

@@ -23,9 +23,9 @@ UNCLEAR: Final = "unclear"
 CANNOT_TELL: Final = "cannot tell"
 
 
-def overall(found: Iterable[Verdict]) -> Verdict:
+def overall(parts: Iterable[Verdict]) -> Verdict:
     """The verdict on a whole of which the parts have these: it is no better known than its parts."""
-    verdicts = set(found)
+    verdicts = set(parts)
     for verdict in (WORSE, CANNOT_TELL, UNCLEAR, BETTER, NOT_WORSE):
         if verdict in verdicts:
             return verdict

@@ -84,54 +84,60 @@ def attributed(
         better: Which scores are.
     """
     present = np.isfinite(scores)
-    kept = np.flatnonzero(present.any(axis=1))
-    choices = [choices[number] for number in kept.tolist()]
-    compared = present[kept].sum(axis=0) >= 2
-    scores, cases = scores[kept][:, compared], int(compared.sum())
+    rows = np.flatnonzero(present.any(axis=1))
+    choices = [choices[number] for number in rows.tolist()]
+    compared = present[rows].sum(axis=0) >= 2
+    scores, cases = scores[rows][:, compared], int(compared.sum())
     units = None if units is None else units[compared]
     document: AttributionDocument = {**_nothing(metric), "cases": cases, "missing": int(np.isnan(scores).sum())}
     factors = varied_factors(choices, grids or {})
     reason = _untellable(scores, choices, factors, metric)
     if reason is not None:
         return _untold(document, reason)
-    some = missing and missing.part(kept.tolist(), compared)
+    some = missing and missing.part(rows.tolist(), compared)
     pairs = None if some is None else Pairs(scores, some, ends, units=units, seed=seed)
     lost = None if pairs is None else _lost(pairs, better)
     codes, span = level_codes(factors), span_of(ends)
-    found = fit(scores, codes, seed, units, lost, span)
-    document["nodes"] = sorted((_factor(one, factors) for one in found.factors), key=lambda one: -one["share"])
-    document["interactions"] = sorted((_pair(one, factors) for one in found.pairs), key=lambda one: -one["share"])
-    if found.apart:
-        family = found.families[0] / len(found.apart)
-        document["simple"] = single_changes(scores, factors, found.apart, seed, units, family, pairs)
-    document["unexplained"], document["unexplained_p"] = found.unexplained, found.unexplained_p
-    if found.aliased:
-        document["aliased"] = [[factors[number].name for number in group] for group in found.aliased]
-    if found.left_out:
-        document["pairs"] = {"candidates": found.candidates, "tested": len(found.pairs)}
+    fitted = fit(scores, codes, seed, units, lost, span)
+    document["nodes"] = sorted(
+        (_factor(effect, factors) for effect in fitted.factors), key=lambda effect: -effect["share"]
+    )
+    document["interactions"] = sorted(
+        (_pair(effect, factors) for effect in fitted.pairs), key=lambda effect: -effect["share"]
+    )
+    if fitted.apart:
+        family = fitted.families[0] / len(fitted.apart)
+        document["simple"] = single_changes(scores, factors, fitted.apart, seed, units, family, pairs)
+    document["unexplained"], document["unexplained_p"] = fitted.unexplained, fitted.unexplained_p
+    if fitted.aliased:
+        document["aliased"] = [[factors[number].name for number in group] for group in fitted.aliased]
+    if fitted.left_out:
+        document["pairs"] = {"candidates": fitted.candidates, "tested": len(fitted.pairs)}
     names = dict(zip((factor.name for factor in factors), short_names(factors), strict=True))
-    changed = {one.get("factor", one["node"]) for one in document.get("simple", [])}
-    apart = [factors[number].name for number in found.apart]
-    reasons = _reasons(found, [names[factor.name] for factor in factors])
+    changed = {effect.get("factor", effect["node"]) for effect in document.get("simple", [])}
+    apart = [factors[number].name for number in fitted.apart]
+    reasons = _reasons(fitted, [names[factor.name] for factor in factors])
     if hidden := [names[name] for name in apart if name not in changed]:
         reasons.append(f"there are too few combinations to tell what {' and '.join(hidden)} do by themselves")
     document["because"] = f"cannot tell all: {'; '.join(reasons)}" if reasons else None
-    hanging = _hanging(found, fit(scores, codes, seed, units, span=span)) if lost else []
+    hanging = _hanging(fitted, fit(scores, codes, seed, units, span=span)) if lost else []
     document["sentences"] = effect_sentences(
         document,
         names,
         [name for name in apart if name in changed],
-        [[factors[number].name for number in one] for one in hanging],
+        [[factors[number].name for number in group] for group in hanging],
         0 if some is None else int(some.total.sum()),
     )
     return document
 
 
-def _hanging(found: Fit, without: Fit) -> list[tuple[int, ...]]:
+def _hanging(fitted: Fit, without: Fit) -> list[tuple[int, ...]]:
     """Return the factors and pairs that would be clear without missing cells at their worst."""
-    clear = {one.factors for one in [*without.factors, *without.pairs] if one.p_adjusted < SIGNIFICANT}
+    clear = {effect.factors for effect in [*without.factors, *without.pairs] if effect.p_adjusted < SIGNIFICANT}
     return [
-        one.factors for one in [*found.factors, *found.pairs] if one.factors in clear and one.p_adjusted >= SIGNIFICANT
+        effect.factors
+        for effect in [*fitted.factors, *fitted.pairs]
+        if effect.factors in clear and effect.p_adjusted >= SIGNIFICANT
     ]
 
 
@@ -183,15 +189,15 @@ def _untellable(
     return None
 
 
-def _reasons(found: Fit, names: Sequence[str]) -> list[str]:
+def _reasons(fitted: Fit, names: Sequence[str]) -> list[str]:
     """Return why not all can be told."""
     reasons = [
         f"the combinations do not tell apart what comes from {' and '.join(names[number] for number in group)}"
-        for group in found.aliased
+        for group in fitted.aliased
     ]
-    if found.untold:
-        some = ", ".join(f"{names[a]} x {names[b]}" for a, b in found.untold[:_NAMED])
-        more = f" and {len(found.untold) - _NAMED} more pairs" if len(found.untold) > _NAMED else ""
+    if fitted.untold:
+        some = ", ".join(f"{names[a]} x {names[b]}" for a, b in fitted.untold[:_NAMED])
+        more = f" and {len(fitted.untold) - _NAMED} more pairs" if len(fitted.untold) > _NAMED else ""
         reasons.append(f"there are too few combinations to tell how {some}{more} act together")
     return reasons
 
@@ -263,19 +269,19 @@ def pairwise(scored: Scores, metric: str, limit: int = 12) -> PairsDocument:
     passing = passes(scores, measure.better) & (by == "mean" and measure.figure is None)
     rates = np.array([passing[a] and passing[b] for a, b in pairs])
     tested = paired_tests(subtract(first, second), seed=scored.seed, rates=rates, compare=by, units=table.units)
-    adjusted = holm(np.array([np.nan if one.p is None else one.p for one in tested])).tolist()
+    adjusted = holm(np.array([np.nan if test.p is None else test.p for test in tested])).tolist()
     return {
         "rows": rows,
         "pairs": [
             {
                 "a": a,
                 "b": b,
-                "n_pairs": one.n,
-                "delta": one.delta,
-                "delta_ci": None if one.ci is None else list(one.ci),
-                "p": one.p,
-                "p_adjusted": None if one.p is None else corrected,
+                "n_pairs": test.n,
+                "delta": test.delta,
+                "delta_ci": None if test.ci is None else list(test.ci),
+                "p": test.p,
+                "p_adjusted": None if test.p is None else corrected,
             }
-            for (a, b), one, corrected in zip(pairs, tested, adjusted, strict=True)
+            for (a, b), test, corrected in zip(pairs, tested, adjusted, strict=True)
         ],
     }

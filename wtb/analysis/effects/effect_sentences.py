@@ -13,7 +13,7 @@ from wtb.core.texts import listed_names
 if TYPE_CHECKING:
     from wtb.core.documents.report import AttributionDocument, InteractionEffect, NodeEffect, SimpleEffect
 
-MOST = 0.5
+MAJORITY = 0.5
 _WORTH_TELLING = 0.1  # of what is left unexplained
 _NAMED = 3  # single changes, of many that are more than chance
 
@@ -37,26 +37,26 @@ def effect_sentences(
     metric, cases = document["metric"], f"{document['cases']:,} cases"
     if document["cases"] < PAIRS:
         return [f"{cases} cannot tell what makes a difference by {metric}, whatever they show."]
-    factors = [one for one in document["nodes"] if one["p_adjusted"] < SIGNIFICANT]
-    pairs = [one for one in document["interactions"] if one["p_adjusted"] < SIGNIFICANT]
-    simple = [one for one in document.get("simple", []) if _is_clear(one)]
+    factors = [effect for effect in document["nodes"] if effect["p_adjusted"] < SIGNIFICANT]
+    pairs = [effect for effect in document["interactions"] if effect["p_adjusted"] < SIGNIFICANT]
+    simple = [effect for effect in document.get("simple", []) if _is_clear(effect)]
     is_listed = len(factors) + len(pairs) > 1 and bool(factors)
     sentences = [_list(factors, pairs, metric, names)] if is_listed else []
     sentences += _simple(simple, metric, names)
-    sentences += [_factor(one, metric, names, is_listed=is_listed) for one in factors]
-    changed = {factor_of(one) for one in simple}
-    quiet = [factor_of(one) for one in document["nodes"] if one["p_adjusted"] >= SIGNIFICANT]
+    sentences += [_factor(effect, metric, names, is_listed=is_listed) for effect in factors]
+    changed = {factor_of(effect) for effect in simple}
+    quiet = [factor_of(effect) for effect in document["nodes"] if effect["p_adjusted"] >= SIGNIFICANT]
     quiet = [name for name in quiet if [name] not in hanging]
     quiet += [name for name in silent if name not in changed]
     if quiet:
         verb = "makes" if len(quiet) == 1 else "make"
-        shown = listed_names([names[name] for name in quiet])
-        sentences.append(f"{shown} {verb} no difference by {metric} that {cases} can show.")
-    sentences += [_brings(one, names) for one in document["nodes"] if "brings" in one]
-    sentences += [_pair(one, names) for one in pairs]
-    sentences += [_hanging(one, metric, missing, names) for one in hanging]
-    if document["interactions"] and not pairs and all(len(one) == 1 for one in hanging):
-        two = "nodes" if all("factors" not in one for one in document["interactions"]) else "factors"
+        quiet_names = listed_names([names[name] for name in quiet])
+        sentences.append(f"{quiet_names} {verb} no difference by {metric} that {cases} can show.")
+    sentences += [_brings(effect, names) for effect in document["nodes"] if "brings" in effect]
+    sentences += [_pair(effect, names) for effect in pairs]
+    sentences += [_hanging(group, metric, missing, names) for group in hanging]
+    if document["interactions"] and not pairs and all(len(group) == 1 for group in hanging):
+        two = "nodes" if all("factors" not in effect for effect in document["interactions"]) else "factors"
         sentences.append(f"No two {two} act together by {metric} in a way that {cases} can show.")
     return sentences + _rest(document)
 
@@ -91,24 +91,24 @@ def _list(
     factors: Sequence[NodeEffect], pairs: Sequence[InteractionEffect], metric: str, names: Mapping[str, str]
 ) -> str:
     """Write all shares in one sentence, the largest first."""
-    shares = [(one["share"], names[factor_of(one)]) for one in factors]
-    shares += [(one["share"], " x ".join(names[name] for name in factors_of_pair(one))) for one in pairs]
-    (share, first), *others = sorted(shares, key=lambda one: -one[0])
-    more = "".join(f", {name} {percent(share)}" for share, name in others)
+    shares = [(effect["share"], names[factor_of(effect)]) for effect in factors]
+    shares += [(effect["share"], " x ".join(names[name] for name in factors_of_pair(effect))) for effect in pairs]
+    (share, first), *smaller = sorted(shares, key=lambda named_share: -named_share[0])
+    more = "".join(f", {name} {percent(share)}" for share, name in smaller)
     return f"{first} explains {percent(share)} of the spread by {metric}{more}."
 
 
 def _factor(effect: NodeEffect, metric: str, names: Mapping[str, str], *, is_listed: bool) -> str:
     """Write the best and the worst level, and the share unless it is written already."""
-    ranked = sorted(effect["variants"], key=lambda one: -one["effect"])
-    high, low = (f"{one['variant']} {one['effect']:+.3g}" for one in (ranked[0], ranked[-1]))
+    ranked = sorted(effect["variants"], key=lambda level: -level["effect"])
+    high, low = (f"{level['variant']} {level['effect']:+.3g}" for level in (ranked[0], ranked[-1]))
     name = names[factor_of(effect)]
     if "within" in effect:
         name += f" (only in {len(effect['within'])} variants of {effect['node']})"
     if is_listed:
         return f"{name}: {high}, {low}."
     much = f"{percent(effect['share'])} of the spread by {metric}"
-    much = f"most of the spread by {metric} ({percent(effect['share'])})" if effect["share"] > MOST else much
+    much = f"most of the spread by {metric} ({percent(effect['share'])})" if effect["share"] > MAJORITY else much
     return f"{name} explains {much}: {high}, {low}."
 
 
@@ -117,21 +117,23 @@ def _brings(effect: NodeEffect, names: Mapping[str, str]) -> str:
     name = names[factor_of(effect)]
     levels: dict[tuple[str, ...], list[str]] = {}
     for level, nested in effect.get("brings", {}).items():
-        levels.setdefault(tuple(names.get(one, one) for one in nested), []).append(f"{name}={level}")
-    shown = "; ".join(f"{listed_names(nested)} in {listed_names(some)}" for nested, some in levels.items())
-    return f"Nested in {name}: {shown}. A level of {name} includes the middle of what is nested in it."
+        levels.setdefault(tuple(names.get(parameter, parameter) for parameter in nested), []).append(f"{name}={level}")
+    parts = "; ".join(f"{listed_names(nested)} in {listed_names(some)}" for nested, some in levels.items())
+    return f"Nested in {name}: {parts}. A level of {name} includes the middle of what is nested in it."
 
 
 def _simple(effects: Sequence[SimpleEffect], metric: str, names: Mapping[str, str]) -> list[str]:
     """Write what single changes do, the largest first if there are many, with what stands beside them."""
-    shown = effects if len(effects) <= _NAMED else sorted(effects, key=lambda one: -abs(one["effect"]))[:_NAMED]
+    largest = effects if len(effects) <= _NAMED else sorted(effects, key=lambda effect: -abs(effect["effect"]))[:_NAMED]
     sentences = []
-    for one in shown:
-        beside = " and ".join(f"{names[name]}={level}" for name, level in one["beside"].items())
-        gains = f"{'gains' if one['effect'] > 0 else 'loses'} {abs(one['effect']):.3g} by {metric}"
-        sentences.append(f"With {beside}, {names[factor_of(one)]}={one['variant']} {gains} over {one['over']}.")
-    if len(effects) > len(shown):
-        sentences.append(f"{len(effects) - len(shown)} more single changes make a difference by {metric}.")
+    for effect in largest:
+        beside = " and ".join(f"{names[name]}={level}" for name, level in effect["beside"].items())
+        gains = f"{'gains' if effect['effect'] > 0 else 'loses'} {abs(effect['effect']):.3g} by {metric}"
+        sentences.append(
+            f"With {beside}, {names[factor_of(effect)]}={effect['variant']} {gains} over {effect['over']}."
+        )
+    if len(effects) > len(largest):
+        sentences.append(f"{len(effects) - len(largest)} more single changes make a difference by {metric}.")
     return sentences
 
 
@@ -148,11 +150,11 @@ def _rest(document: AttributionDocument) -> list[str]:
     sentences = []
     beyond, unexplained = document["unexplained_p"], document["unexplained"]
     if beyond is not None and unexplained is not None and beyond < SIGNIFICANT and unexplained > _WORTH_TELLING:
-        single = "single factors" if any("factor" in one for one in document["nodes"]) else "single nodes"
+        single = "single factors" if any("factor" in effect for effect in document["nodes"]) else "single nodes"
         sentences.append(f"{percent(unexplained)} of the spread comes from neither {single} nor these pairs of them.")
     if tested := document.get("pairs"):
-        chosen = f"{tested['tested']} of {tested['candidates']} pairs are tested"
-        sentences.append(f"{chosen}: those of the factors that explain most.")
+        counts = f"{tested['tested']} of {tested['candidates']} pairs are tested"
+        sentences.append(f"{counts}: those of the factors that explain most.")
     if document["because"]:
         sentences.append(f"C{document['because'][1:]}.")
     return sentences

@@ -48,13 +48,14 @@ def single_changes(
     evidence = [_evidence(row, units) for row in differences]
     if pairs is not None:
         evidence = [
-            one and _at_worst(one, pairs, row, base) for one, (_, row, base) in zip(evidence, changes, strict=True)
+            change_evidence and _at_worst(change_evidence, pairs, row, base)
+            for change_evidence, (_, row, base) in zip(evidence, changes, strict=True)
         ]
-    kept = [number for number, one in enumerate(evidence) if one is not None]
-    found = [one for one in evidence if one is not None]
-    tests = joint_tests(found, [family * len(found)] * len(found), seed)
+    numbers = [number for number, change_evidence in enumerate(evidence) if change_evidence is not None]
+    comparable = [change_evidence for change_evidence in evidence if change_evidence is not None]
+    tests = joint_tests(comparable, [family * len(comparable)] * len(comparable), seed)
     effects: list[SimpleEffect] = []
-    for number, one, tested in zip(kept, found, tests, strict=True):
+    for number, change_evidence, tested in zip(numbers, comparable, tests, strict=True):
         factor, row, base = changes[number]
         low, high = tested.ci[0].tolist()
         effect: SimpleEffect = {
@@ -66,7 +67,7 @@ def single_changes(
                 for other in factors
                 if other is not factor and (label := other.label(row)) is not None
             },
-            "effect": float(one.effects[0]),
+            "effect": float(change_evidence.effects[0]),
             "ci": None if np.isnan(low) else [low, high],
             "p": tested.p,
             "p_adjusted": tested.p_adjusted,
@@ -97,8 +98,8 @@ def _at_worst(evidence: Evidence, pairs: Pairs, row: int, base: int) -> Evidence
         return evidence
     size, side = abs(float(evidence.effects[0])), -1 if evidence.effects[0] < 0 else 1
     every, excess = pairs.fills(Claim(row, base, 1 if side > 0 else -1))
-    kept = side * excess.estimate if side * every.estimate > 0 else 0.0
-    return replace(evidence, nearer=np.array([max(0.0, size - kept)]))
+    remaining = side * excess.estimate if side * every.estimate > 0 else 0.0
+    return replace(evidence, nearer=np.array([max(0.0, size - remaining)]))
 
 
 def _evidence(differences: Floats, units: Units) -> Evidence | None:

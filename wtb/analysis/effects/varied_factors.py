@@ -67,19 +67,19 @@ def short_names(factors: Sequence[VariedFactor]) -> list[str]:
     ]
 
 
-def _of_node(node: str, chosen: Sequence[str], grids: GridLevels) -> list[VariedFactor]:
-    variants = list(dict.fromkeys(chosen))
+def _of_node(node: str, choices: Sequence[str], grids: GridLevels) -> list[VariedFactor]:
+    variants = list(dict.fromkeys(choices))
     levels = {variant: grids.get((node, variant), {}) for variant in variants}
     names = list(dict.fromkeys(name for each in levels.values() for name in each))
     if not names:
-        return [_factor(node, node, chosen, {variant: variant for variant in variants})]
+        return [_factor(node, node, choices, {variant: variant for variant in variants})]
     kinds = {variant: _kind(node, variant, levels) for variant in variants}
     merged = _merged_kinds(levels, kinds)
     of_node = {variant: " or ".join(merged[kind]) for variant, kind in kinds.items()}
-    factors = [_factor(node, node, chosen, of_node)] if len(set(of_node.values())) > 1 else []
+    factors = [_factor(node, node, choices, of_node)] if len(set(of_node.values())) > 1 else []
     for name in names:
         having = _comparable(name, levels, of_node)
-        factors.append(_factor(name, node, chosen, having, _brought(name, having, levels, kinds, merged)))
+        factors.append(_factor(name, node, choices, having, _brought(name, having, levels, kinds, merged)))
     return factors
 
 
@@ -153,22 +153,22 @@ def _brought(
     sets: dict[str, list[set[str]]] = {}
     for variant, level in having.items():
         sets.setdefault(level, []).append(set(levels[variant]) - {name})
-    if any(len({frozenset(one) for one in each}) > 1 for each in sets.values()):
+    if any(len({frozenset(parameters) for parameters in each}) > 1 for each in sets.values()):
         return {}
-    common = set[str].intersection(*(one for each in sets.values() for one in each))
+    common = set[str].intersection(*(parameters for each in sets.values() for parameters in each))
     return {level: sorted(each[0] - common) for level, each in sets.items() if each[0] - common}
 
 
 def _factor(
     name: str,
     node: str,
-    chosen: Sequence[str],
+    choices: Sequence[str],
     levels: Mapping[str, str],
     brings: Mapping[str, Sequence[str]] | None = None,
 ) -> VariedFactor:
     """Return a factor. levels: the level of each variant that has any."""
-    present = {variant: levels[variant] for variant in chosen if variant in levels}
+    present = {variant: levels[variant] for variant in choices if variant in levels}
     labels = list(dict.fromkeys(present.values()))
-    codes = [labels.index(levels[variant]) if variant in levels else OUTSIDE for variant in chosen]
-    within = None if all(variant in levels for variant in chosen) else list(present)
+    codes = [labels.index(levels[variant]) if variant in levels else OUTSIDE for variant in choices]
+    within = None if all(variant in levels for variant in choices) else list(present)
     return VariedFactor(name, node, labels, codes, within, brings or {})

@@ -110,22 +110,22 @@ def family_of(model: str) -> str:
     return name if first is None else _SAME.get(first[0], first[0])
 
 
-def by_case(values: Floats, held: Held, chosen: NDArray[np.bool_] | None, ends: Interval | None) -> Figure:
+def by_case(values: Floats, labelled: Held, selected: NDArray[np.bool_] | None, ends: Interval | None) -> Figure:
     """The mean of values, which are averaged within the case first.
 
     Args:
         values: Of each label.
-        held: The labels.
-        chosen: Those that count; None for all.
+        labelled: The labels.
+        selected: Those that count; None for all.
         ends: What the mean cannot leave.
     """
-    which = np.ones(len(values), dtype=np.bool_) if chosen is None else chosen
-    cases = np.unique(held.cases[which])
-    means = np.array([values[which & (held.cases == case)].mean() for case in cases])
-    if held.weights is None:
+    which = np.ones(len(values), dtype=np.bool_) if selected is None else selected
+    cases = np.unique(labelled.cases[which])
+    means = np.array([values[which & (labelled.cases == case)].mean() for case in cases])
+    if labelled.weights is None:
         low, high = intervals(means[None, :])[0].tolist()
         return figure(float(means.mean()), (low, high), ends)
-    weight = np.array([held.weights[case] for case in cases.tolist()])
+    weight = np.array([labelled.weights[case] for case in cases.tolist()])
     weight /= weight.sum()
     mean, freedom = float(weight @ means), 1 / float(weight @ weight) - 1
     spread = math.sqrt(len(cases) / max(len(cases) - 1, 1) * float((weight**2) @ ((means - mean) ** 2)))
@@ -135,74 +135,82 @@ def by_case(values: Floats, held: Held, chosen: NDArray[np.bool_] | None, ends: 
     return figure(mean, (mean - half, mean + half), ends)
 
 
-def by_length(held: Held, lengths: Sequence[int | None]) -> Figure:
+def by_length(labelled: Held, lengths: Sequence[int | None]) -> Figure:
     """By how much the score less the label changes where an answer is twice as long. lengths: in characters."""
-    known = np.array([length is not None for length in lengths])
-    values, weight, cases = (held.judge - held.people)[known], held.weight[known], held.cases[known]
+    has_length = np.array([length is not None for length in lengths])
+    values, weight, cases = (
+        (labelled.judge - labelled.people)[has_length],
+        labelled.weight[has_length],
+        labelled.cases[has_length],
+    )
     x = np.log2([max(length, 1) for length in lengths if length is not None])
 
-    def slope(chosen: NDArray[np.bool_]) -> float:
-        w = weight[chosen]
-        apart = x[chosen] - np.average(x[chosen], weights=w)
+    def slope(selected: NDArray[np.bool_]) -> float:
+        w = weight[selected]
+        apart = x[selected] - np.average(x[selected], weights=w)
         spread = float(w @ apart**2)  # 0 where all are as long as each other
-        return float((w * apart) @ values[chosen]) / spread if spread > ROUNDING else math.nan
+        return float((w * apart) @ values[selected]) / spread if spread > ROUNDING else math.nan
 
     return _left_out(slope, cases)
 
 
-def own_family(held: Held, own: NDArray[np.bool_]) -> Figure:
+def own_family(labelled: Held, own: NDArray[np.bool_]) -> Figure:
     """How much more the judge gives to its own, where people say the same. own: which labels are of such answers.
 
     Answers that people like as much are compared with each other: rows of its own family may well be better, and a
     judge who is often wrong gives less to what is good.
     """
-    groups = _grouped(held.people)
-    values, weight = held.judge - held.people, held.weight
+    groups = _grouped(labelled.people)
+    values, weight = labelled.judge - labelled.people, labelled.weight
 
-    def more(chosen: NDArray[np.bool_]) -> float:
+    def more(selected: NDArray[np.bool_]) -> float:
         total = sizes = 0.0
         for group in groups:
-            mine, others = group & own & chosen, group & ~own & chosen
-            if mine.any() and others.any():
-                first, second = float(weight[mine].sum()), float(weight[others].sum())
+            mine, rest = group & own & selected, group & ~own & selected
+            if mine.any() and rest.any():
+                first, second = float(weight[mine].sum()), float(weight[rest].sum())
                 size = first * second / (first + second)
                 apart = np.average(values[mine], weights=weight[mine])
-                apart -= np.average(values[others], weights=weight[others])
+                apart -= np.average(values[rest], weights=weight[rest])
                 total, sizes = total + size * float(apart), sizes + size
         return total / sizes if sizes else math.nan
 
-    return _left_out(more, held.cases)
+    return _left_out(more, labelled.cases)
 
 
-def levels(held: Held, ends: Interval | None) -> tuple[JudgedLevel, ...]:
+def levels(labelled: Held, ends: Interval | None) -> tuple[JudgedLevel, ...]:
     """By each score, or by as many groups of scores where a judge that is asked several times gives more."""
     return tuple(
-        JudgedLevel(float(held.judge[one].mean()), int(one.sum()), by_case(held.people, held, one, ends))
-        for one in _grouped(held.judge)
+        JudgedLevel(
+            float(labelled.judge[group].mean()), int(group.sum()), by_case(labelled.people, labelled, group, ends)
+        )
+        for group in _grouped(labelled.judge)
     )
 
 
-def uses(held: Held, rubric: Sequence[float]) -> tuple[LevelUse, ...]:
+def uses(labelled: Held, rubric: Sequence[float]) -> tuple[LevelUse, ...]:
     """How often each level is given. rubric: the levels that there are, where that is known."""
-    known = np.unique([*held.people.tolist(), *rubric])
-    both = np.unique([*known.tolist(), *held.judge.tolist()])
-    found = both if len(both) <= _MOST_LEVELS else known
-    if not 2 <= len(found) <= _MOST_LEVELS:
+    label_levels = np.unique([*labelled.people.tolist(), *rubric])
+    both = np.unique([*label_levels.tolist(), *labelled.judge.tolist()])
+    listed_levels = both if len(both) <= _MOST_LEVELS else label_levels
+    if not 2 <= len(listed_levels) <= _MOST_LEVELS:
         return ()
-    nearest = found[np.abs(held.judge[:, None] - found).argmin(axis=1)]
+    nearest = listed_levels[np.abs(labelled.judge[:, None] - listed_levels).argmin(axis=1)]
     level_uses = []
-    for level in found:
-        judge, people = (nearest == level).astype(np.float64), (held.people == level).astype(np.float64)
-        of_judge, of_people = (by_case(one, held, None, (0.0, 1.0)).value or 0.0 for one in (judge, people))
-        more = by_case(judge - people, held, None, (-1.0, 1.0))
+    for level in listed_levels:
+        judge, people = (nearest == level).astype(np.float64), (labelled.people == level).astype(np.float64)
+        of_judge, of_people = (
+            by_case(is_at_level, labelled, None, (0.0, 1.0)).value or 0.0 for is_at_level in (judge, people)
+        )
+        more = by_case(judge - people, labelled, None, (-1.0, 1.0))
         level_uses.append(LevelUse(float(level), of_judge, of_people, more))
     return tuple(level_uses)
 
 
 def _grouped(values: Floats) -> list[NDArray[np.bool_]]:
     """Which values are alike, or close to each other where they are many, from the lowest on."""
-    found = np.unique(values)
-    groups = found[:, None] if len(found) <= _MOST_LEVELS else np.array_split(found, _MOST_LEVELS)
+    distinct = np.unique(values)
+    groups = distinct[:, None] if len(distinct) <= _MOST_LEVELS else np.array_split(distinct, _MOST_LEVELS)
     return [np.isin(values, group) for group in groups]
 
 
@@ -211,7 +219,7 @@ def _left_out(estimate: Callable[[NDArray[np.bool_]], float], cases: NDArray[np.
     units = np.unique(cases)
     if len(units) < _LEAST_CASES:
         return Figure(None, None)
-    without = np.array([estimate(cases != one) for one in units])
+    without = np.array([estimate(cases != unit) for unit in units])
     if not np.isfinite(without).all():
         return Figure(None, None)
     n, value = len(units), estimate(cases == cases)
@@ -229,5 +237,5 @@ def figure(value: float, interval: Interval, ends: Interval | None = None) -> Fi
     if not math.isfinite(value):
         return Figure(None, None)
     low, high = ends or (-math.inf, math.inf)
-    known = (max(interval[0], low), min(interval[1], high)) if math.isfinite(interval[0]) else None
-    return Figure(min(max(value, low), high), known)
+    clipped = (max(interval[0], low), min(interval[1], high)) if math.isfinite(interval[0]) else None
+    return Figure(min(max(value, low), high), clipped)

@@ -20,7 +20,7 @@ from wtb.store.database import Database
 from wtb.store.read import aggregates, evidence, outcomes
 from wtb.store.tables.sweeps import SweepRow
 
-Asked = Literal["random", "disagreement"]
+Selection = Literal["random", "disagreement"]
 
 
 @frozen
@@ -74,7 +74,7 @@ class LabelQueue:
     ends: tuple[float, float] | None
     criteria: str
     rubric: Mapping[str, str]
-    asked: Asked
+    asked: Selection
     probability: float | None
     items: tuple[LabelItem, ...]
     done: int
@@ -190,44 +190,44 @@ def check(
     Raises:
         InputError: No label is of a cell that has a score, or chances differ that some do not say.
     """
-    given, labels = len(labels), [one for one in labels if one.drawn]
+    label_count, labels = len(labels), [label for label in labels if label.drawn]
     scores = stacked(aggregates.scores_by_repeat(database, sweep.id, metric), 4)
     by_cell = {(int(row), int(case), int(repeat)): score for row, case, repeat, score in scores.tolist()}
-    judged = [one for one in labels if (one.combination, one.case, one.repeat) in by_cell]
+    judged = [label for label in labels if (label.combination, label.case, label.repeat) in by_cell]
     if not judged:
         raise InputError(
             f"no label is of a cell that has a score of {metric!r}; expected labels of cells that have one"
         )
     weights = _weights(labels, lambda: draw_order(sweep.id, evidence.case_numbers(database, sweep.id).values()))
-    held = Held(
-        np.array([by_cell[one.combination, one.case, one.repeat] for one in judged]),
-        np.array([one.value for one in judged]),
-        np.array([one.case for one in judged], dtype=np.int64),
+    labelled = Held(
+        np.array([by_cell[label.combination, label.case, label.repeat] for label in judged]),
+        np.array([label.value for label in judged]),
+        np.array([label.case for label in judged], dtype=np.int64),
         weights,
     )
-    lengths = [judged_by.lengths.get((one.combination, one.case, one.repeat)) for one in judged]
-    of_rows = {one.combination for one in judged}
+    lengths = [judged_by.lengths.get((label.combination, label.case, label.repeat)) for label in judged]
+    of_rows = {label.combination for label in judged}
     ends = read.measures[metric].scale
     return JudgeCheck(
         sweep.id,
         metric,
         len(judged),
         len(labels) - len(judged),
-        given - len(labels),
-        tuple(sorted({one.rater for one in labels})),
-        _agreed(cohens_kappa(held.judge, held.people, scale, held.cases, held.weight)),
+        label_count - len(labels),
+        tuple(sorted({label.rater for label in labels})),
+        _agreed(cohens_kappa(labelled.judge, labelled.people, scale, labelled.cases, labelled.weight)),
         _agreed(_among_raters(labels, scale, weights)),
-        bias.by_case(held.judge - held.people, held, None, bias.ends_of_differences(ends)),
-        bias.by_length(held, lengths),
-        _own(held, judged, judged_by),
-        bias.uses(held, judged_by.levels),
+        bias.by_case(labelled.judge - labelled.people, labelled, None, bias.ends_of_differences(ends)),
+        bias.by_length(labelled, lengths),
+        _own(labelled, judged, judged_by),
+        bias.uses(labelled, judged_by.levels),
         weights is not None,
-        bias.levels(held, ends),
+        bias.levels(labelled, ends),
         tuple(
             labelled_rows(
                 read.choices,
                 scores,
-                [(one.combination, one.case, one.value) for one in labels if one.combination in of_rows],
+                [(label.combination, label.case, label.value) for label in labels if label.combination in of_rows],
                 read.baseline if base is None else base,
                 Counting(ends, weights, bool(outcomes.clusters(database, sweep.id)), margin),
             )
@@ -248,14 +248,14 @@ def _weights(labels: Sequence[Label], order: Callable[[], Sequence[int]]) -> dic
     are of the first ones of it, which are drawn alike.
     """
     chances: dict[int, float] = {}
-    known = [one for one in labels if one.probability is not None]
-    for one in known:
-        chances[one.case] = max(one.probability or 0.0, chances.get(one.case, 0.0))
-    if len(set(chances.values())) < 2 or _is_of_one_order(known, order()):
+    with_chance = [label for label in labels if label.probability is not None]
+    for label in with_chance:
+        chances[label.case] = max(label.probability or 0.0, chances.get(label.case, 0.0))
+    if len(set(chances.values())) < 2 or _is_of_one_order(with_chance, order()):
         return None
-    if len(known) < len(labels):
+    if len(with_chance) < len(labels):
         raise InputError(
-            f"{len(labels) - len(known)} of {len(labels)} labels do not say with what chance their cases were "
+            f"{len(labels) - len(with_chance)} of {len(labels)} labels do not say with what chance their cases were "
             "drawn, and others were drawn with unequal ones; expected 'probability' of all"
         )
     mean = sum(chances.values()) / len(chances)
@@ -265,27 +265,28 @@ def _weights(labels: Sequence[Label], order: Callable[[], Sequence[int]]) -> dic
 def _is_of_one_order(labels: Sequence[Label], order: Sequence[int]) -> bool:
     """Whether every case is among as many of the first ones as its chance says."""
     places = {case: place for place, case in enumerate(order)}
-    return all(places[one.case] < round((one.probability or 0.0) * len(order)) for one in labels)
+    return all(places[label.case] < round((label.probability or 0.0) * len(order)) for label in labels)
 
 
-def _own(held: Held, judged: Sequence[Label], known: Judged) -> OwnFamily | None:
-    if known.own is None:
+def _own(labelled: Held, judged: Sequence[Label], judged_by: Judged) -> OwnFamily | None:
+    if judged_by.own is None:
         return None
-    own = np.array([one.combination in known.own for one in judged])
-    return OwnFamily(tuple(known.families), int(own.sum()), bias.own_family(held, own))
+    own = np.array([label.combination in judged_by.own for label in judged])
+    return OwnFamily(tuple(judged_by.families), int(own.sum()), bias.own_family(labelled, own))
 
 
 def _among_raters(labels: Sequence[Label], scale: Scale, weights: Mapping[int, float] | None) -> Agreement:
     cells = {
-        place: n for n, place in enumerate(dict.fromkeys((one.combination, one.case, one.repeat) for one in labels))
+        place: n
+        for n, place in enumerate(dict.fromkeys((label.combination, label.case, label.repeat) for label in labels))
     }
-    raters = {rater: n for n, rater in enumerate(sorted({one.rater for one in labels}))}
+    raters = {rater: n for n, rater in enumerate(sorted({label.rater for label in labels}))}
     ratings = np.full((len(raters), len(cells)), np.nan)
-    for one in labels:
-        ratings[raters[one.rater], cells[one.combination, one.case, one.repeat]] = one.value
+    for label in labels:
+        ratings[raters[label.rater], cells[label.combination, label.case, label.repeat]] = label.value
     cases = np.array([case for _, case, _ in cells], dtype=np.int64)
     return krippendorffs_alpha(ratings, scale, cases, weights_of(weights, [case for _, case, _ in cells]))
 
 
-def _agreed(found: Agreement) -> Figure:
-    return replace(figure(found.value, found.interval), because=found.because)
+def _agreed(agreement: Agreement) -> Figure:
+    return replace(figure(agreement.value, agreement.interval), because=agreement.because)

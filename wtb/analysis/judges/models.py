@@ -13,8 +13,8 @@ def models_of_judges(database: Database, sweep: SweepRow) -> dict[str, list[str]
 
     Its scores, which may be millions, are looked at only where an evaluator of it may ask a judge.
     """
-    found: dict[str, list[str]] = {}
-    if any(ASKING & dict(one).keys() for one in sweep.spec.get("evaluate") or ()):
+    versions: dict[str, list[str]] = {}
+    if any(ASKING & dict(evaluator).keys() for evaluator in sweep.spec.get("evaluate") or ()):
         for metric, version in sorted(judge_versions(database, sweep.id)):
-            found.setdefault(metric, []).append(version)
-    return found
+            versions.setdefault(metric, []).append(version)
+    return versions

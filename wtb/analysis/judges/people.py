@@ -30,7 +30,7 @@ def people(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[
     read, baseline = Scores(database, sweep), matrix["baseline"]
     base = read.choices.index(baseline) if baseline in read.choices else None
     by_metric = (_of_metric(database, sweep, read, metric, base) for metric in matrix["metrics"])
-    return [one for one in by_metric if one is not None]
+    return [document for document in by_metric if document is not None]
 
 
 def _of_metric(
@@ -40,13 +40,13 @@ def _of_metric(
     if not (labels := stored_labels(database, sweep.id, metric)):
         return None
     try:
-        found = check(database, sweep, read, metric, labels, "ordinal", base=base)
+        judge_check = check(database, sweep, read, metric, labels, "ordinal", base=base)
     except InputError:
         return None
     document: PeopleDocument = {
         "metric": metric,
-        "labels": found.labels,
-        "raters": len(found.raters),
+        "labels": judge_check.labels,
+        "raters": len(judge_check.raters),
         "rows": [
             {
                 "combination": row.combination,
@@ -57,13 +57,13 @@ def _of_metric(
                 "delta_ci": None if row.difference is None else _interval(row.difference),
                 "few_labels": row.has_few_labels,
             }
-            for row in found.rows
+            for row in judge_check.rows
         ],
     }
-    if found.why_not:
-        document["because"] = found.why_not
+    if judge_check.why_not:
+        document["because"] = judge_check.why_not
     return document
 
 
-def _interval(found: Figure) -> Interval | None:
-    return None if found.interval is None else [*found.interval]
+def _interval(figure: Figure) -> Interval | None:
+    return None if figure.interval is None else [*figure.interval]

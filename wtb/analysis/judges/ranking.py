@@ -81,37 +81,39 @@ class RowRanking:
 def ranking(
     sweep: str,
     choices: Sequence[dict[str, str]],
-    found: Comparisons,
+    comparisons: Comparisons,
     raters: tuple[str, ...],
-    asked: Asked | None = None,
+    questioned: Asked | None = None,
 ) -> RowRanking:
     """Rank rows.
 
     Args:
         sweep: The id of the sweep.
         choices: Its combinations, by number.
-        found: The comparisons, with units numbered in the order in which they were drawn.
+        comparisons: The comparisons, with units numbered in the order in which they were drawn.
         raters: Who made them.
-        asked: What was asked for now.
+        questioned: What was asked for now.
     """
-    said, standing = strengths(found, len(choices)), could_be_best(found, len(choices))
+    fitted, standing = strengths(comparisons, len(choices)), could_be_best(comparisons, len(choices))
     ranked = [
         RankedRow(
             choices[row],
-            int(((found.first == row) | (found.second == row)).sum()),
-            _share_won(found, row),
-            _figure(float(said.strength[row]), said.interval[row].tolist()),
-            (int(said.rank[row, 0]), int(said.rank[row, 1])),
+            int(((comparisons.first == row) | (comparisons.second == row)).sum()),
+            _share_won(comparisons, row),
+            _figure(float(fitted.strength[row]), fitted.interval[row].tolist()),
+            (int(fitted.rank[row, 0]), int(fitted.rank[row, 1])),
             bool(standing[row]),
         )
-        for row in np.argsort(-said.strength, kind="stable").tolist()
+        for row in np.argsort(-fitted.strength, kind="stable").tolist()
     ]
-    first = _figure(logistic(said.first), [logistic(end) for end in said.first_interval])
-    return RowRanking(sweep, raters, len(found), len(np.unique(found.unit)), first, asked, tuple(ranked))
+    first = _figure(logistic(fitted.first), [logistic(end) for end in fitted.first_interval])
+    return RowRanking(
+        sweep, raters, len(comparisons), len(np.unique(comparisons.unit)), first, questioned, tuple(ranked)
+    )
 
 
-def _share_won(found: Comparisons, row: int) -> float | None:
-    won = np.concatenate([found.result[found.first == row], -found.result[found.second == row]])
+def _share_won(comparisons: Comparisons, row: int) -> float | None:
+    won = np.concatenate([comparisons.result[comparisons.first == row], -comparisons.result[comparisons.second == row]])
     return float((won.mean() + 1) / 2) if len(won) else None
 
 

@@ -86,17 +86,17 @@ def labelled_rows(
     def over_cases(means: Mapping[tuple[int, int], float], number: int) -> Floats:
         return np.array([means.get((number, case), math.nan) for case in cases])
 
-    said, judged = ({number: over_cases(one, number) for number in numbers} for one in (people, judge))
+    rated, judged = ({number: over_cases(means, number) for number in numbers} for means in (people, judge))
     against = base if base in numbers else numbers[0]
-    of_base = labelled_mean(said[against], judged[against], weight)
+    of_base = labelled_mean(rated[against], judged[against], weight)
     rows = []
     for number in numbers:
-        found = labelled_mean(said[number], judged[number], weight)
-        known = judged[number][np.isfinite(judged[number])]
-        interval = UNKNOWN if counting.has_clusters else found.interval
-        difference, has_few, why_not = None, found.has_few_labels, found.why_not
+        mean_label = labelled_mean(rated[number], judged[number], weight)
+        row_scores = judged[number][np.isfinite(judged[number])]
+        interval = UNKNOWN if counting.has_clusters else mean_label.interval
+        difference, has_few, why_not = None, mean_label.has_few_labels, mean_label.why_not
         if number != against:
-            more = labelled_mean(said[number] - said[against], judged[number] - judged[against], weight)
+            more = labelled_mean(rated[number] - rated[against], judged[number] - judged[against], weight)
             has_few = has_few or more.has_few_labels
             why_not = why_not or of_base.why_not or more.why_not
             apart = UNKNOWN if counting.has_clusters or why_not else more.interval
@@ -104,14 +104,14 @@ def labelled_rows(
         rows.append(
             LabelledRow(
                 choices[number],
-                found.labels,
-                len(known),
-                float(known.mean()) if len(known) else None,
-                figure(found.mean, interval, counting.ends),
+                mean_label.labels,
+                len(row_scores),
+                float(row_scores.mean()) if len(row_scores) else None,
+                figure(mean_label.mean, interval, counting.ends),
                 difference,
-                found.weight,
+                mean_label.weight,
                 has_few,
-                _needed(found.labels, interval, counting.margin),
+                _needed(mean_label.labels, interval, counting.margin),
                 why_not,
             )
         )
@@ -125,10 +125,10 @@ def weights_of(weights: Mapping[int, float] | None, cases: Sequence[int]) -> Flo
 
 def _means(values: Iterable[tuple[float, float, float]]) -> dict[tuple[int, int], float]:
     """The mean by combination and case."""
-    found: dict[tuple[int, int], list[float]] = defaultdict(list)
+    grouped: dict[tuple[int, int], list[float]] = defaultdict(list)
     for number, case, value in values:
-        found[int(number), int(case)].append(value)
-    return {key: float(np.mean(each)) for key, each in found.items()}
+        grouped[int(number), int(case)].append(value)
+    return {key: float(np.mean(each)) for key, each in grouped.items()}
 
 
 def _needed(labels: int, interval: Interval, margin: float | None) -> int | None:

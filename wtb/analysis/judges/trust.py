@@ -20,23 +20,23 @@ def stored_labels(database: Database, sweep_id: str, metric: str) -> list[Label]
     """The labels that a sweep has for a metric."""
     return [
         Label(
-            one.combination,
-            one.case_number,
-            one.repeat,
-            one.rater,
-            one.value,
-            drawn=one.asked != "disagreement",
-            probability=one.probability,
+            row.combination,
+            row.case_number,
+            row.repeat,
+            row.rater,
+            row.value,
+            drawn=row.asked != "disagreement",
+            probability=row.probability,
         )
-        for one in label_rows(database, sweep_id, metric)
+        for row in label_rows(database, sweep_id, metric)
     ]
 
 
 def judge_of(sweep: SweepRow, metric: str) -> tuple[str, Options]:
     """The evaluator that gives a metric, as the sweep has it: its name or import path, and its options."""
-    for one in sweep.spec.get("evaluate") or ():
-        for name, given in dict(one).items():
-            options: Options = given if isinstance(given, Mapping) else {}
+    for evaluator in sweep.spec.get("evaluate") or ():
+        for name, settings in dict(evaluator).items():
+            options: Options = settings if isinstance(settings, Mapping) else {}
             if metric in (options.get("name"), name, name.rpartition(":")[2]):
                 return name, options
     return "", {}
@@ -62,44 +62,52 @@ def why_not(database: Database, sweep: SweepRow, metric: str) -> tuple[bool, str
     Returns:
         Whether, and why in words.
     """
-    asked = sweep.spec["agreement"][metric]
-    if asked == BY_HAND:
+    required = sweep.spec["agreement"][metric]
+    if required == BY_HAND:
         return True, f"{metric} decides by hand, however far it agrees with people"
-    held = _held(database, sweep, metric)
-    if held is None:
-        return False, f"nobody has labelled anything for {metric}, which has to agree with people as far as {asked:g}"
+    labelled_sweep = _find_labelled_sweep(database, sweep, metric)
+    if labelled_sweep is None:
+        return (
+            False,
+            f"nobody has labelled anything for {metric}, which has to agree with people as far as {required:g}",
+        )
     try:
-        found = check(
-            database, held, Scores(database, held), metric, stored_labels(database, held.id, metric), "ordinal"
+        judge_check = check(
+            database,
+            labelled_sweep,
+            Scores(database, labelled_sweep),
+            metric,
+            stored_labels(database, labelled_sweep.id, metric),
+            "ordinal",
         )
     except InputError as error:
         return False, str(error)
-    if found.why_not:
-        return False, f"nothing is known of how far {metric} agrees with people: {found.why_not}"
-    kappa, labels = found.kappa, f"{plural(found.labels, 'label')} of {held.name}"
-    interval = kappa.interval or ((_least(found), 1.0) if kappa.value == 1 else None)
+    if judge_check.why_not:
+        return False, f"nothing is known of how far {metric} agrees with people: {judge_check.why_not}"
+    kappa, labels = judge_check.kappa, f"{plural(judge_check.labels, 'label')} of {labelled_sweep.name}"
+    interval = kappa.interval or ((_least(judge_check), 1.0) if kappa.value == 1 else None)
     if kappa.value is None or interval is None:
         why = f": {kappa.because}" if kappa.because else ""
         return False, f"nothing is known of how far {metric} agrees with people, by {labels}{why}"
     figures = f"{kappa.value:.3f} ({interval[0]:.3f} to {interval[1]:.3f}), {labels}"
-    if interval[0] >= float(asked):
+    if interval[0] >= float(required):
         return True, f"{metric} agrees with people: {figures}"
-    return False, f"{metric} is not shown to agree with people as far as {float(asked):g}: {figures}"
+    return False, f"{metric} is not shown to agree with people as far as {float(required):g}: {figures}"
 
 
-def _least(found: JudgeCheck) -> float:
+def _least(judge_check: JudgeCheck) -> float:
     """The lower end of a kappa where nobody disagreed, of which leaving out a case says nothing.
 
     Of n cases without a disagreement, less than 3 / n disagree with 95% (Hanley and Lippman-Hand 1983): as if as many
     were between the ends of the scale. Cases of the row that has most of them count, since rows share cases.
     """
-    shares = [one.labels / found.labels for one in found.levels]
+    shares = [level.labels / judge_check.labels for level in judge_check.levels]
     apart = [[abs(first - second) for second in range(len(shares))] for first in range(len(shares))]
     by_chance = sum(p * q * apart[i][j] for i, p in enumerate(shares) for j, q in enumerate(shares))
-    return max(-1.0, 1 - 3 / max(row.labels for row in found.rows) * (len(shares) - 1) / by_chance)
+    return max(-1.0, 1 - 3 / max(row.labels for row in judge_check.rows) * (len(shares) - 1) / by_chance)
 
 
-def _held(database: Database, sweep: SweepRow, metric: str) -> SweepRow | None:
+def _find_labelled_sweep(database: Database, sweep: SweepRow, metric: str) -> SweepRow | None:
     """The sweep whose labels say how far a metric agrees with people."""
     judge = judge_of(sweep, metric)
     if label_rows(database, sweep.id, metric):

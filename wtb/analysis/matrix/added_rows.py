@@ -50,8 +50,8 @@ class AddedRows:
         """For each row what was tried before it: the rows above it, and what other sweeps had tried by then."""
         choices = self._scored.choices
         return [
-            Ledger(self._database, self._sweep, choices[: one.combination], before=one.added_at)
-            for one in self._scored.added
+            Ledger(self._database, self._sweep, choices[: addition.combination], before=addition.added_at)
+            for addition in self._scored.added
         ]
 
     @cached_property
@@ -60,53 +60,53 @@ class AddedRows:
 
     def documents(self) -> dict[int, ExploratoryDocument]:
         """`exploratory` of the matrix, by the numbers of the rows that have it."""
-        return {one.combination: self._document(one) for one in self._scored.added}
+        return {addition.combination: self._document(addition) for addition in self._scored.added}
 
-    def _document(self, one: Addition) -> ExploratoryDocument:
+    def _document(self, addition: Addition) -> ExploratoryDocument:
         return {
-            "base": self._scored.choices[one.base],
-            "changed": dict(one.changed),
-            "suggested_by": one.case,
-            "cases_left_out": len(one.left_out),
-            "execution": one.execution,
-            "by": one.by,
-            "reason": one.reason,
-            "added_at": str(iso(one.added_at)),
+            "base": self._scored.choices[addition.base],
+            "changed": dict(addition.changed),
+            "suggested_by": addition.case,
+            "cases_left_out": len(addition.left_out),
+            "execution": addition.execution,
+            "by": addition.by,
+            "reason": addition.reason,
+            "added_at": str(iso(addition.added_at)),
         }
 
     def estimates(self, metric: str) -> list[Estimate]:
         """The figures of each by a metric: none before all of its cells have ended."""
         return [
-            _NOT_YET if one.combination in self._unfinished else self._estimate(one, ledger, metric)
-            for one, ledger in zip(self._scored.added, self._ledgers, strict=True)
+            _NOT_YET if addition.combination in self._unfinished else self._estimate(addition, ledger, metric)
+            for addition, ledger in zip(self._scored.added, self._ledgers, strict=True)
         ]
 
-    def _estimate(self, one: Addition, ledger: Ledger, metric: str) -> Estimate:
+    def _estimate(self, addition: Addition, ledger: Ledger, metric: str) -> Estimate:
         scored, table = self._scored, self._scored.table(metric)
-        numbers = [one.combination] if scored.baseline is None else [scored.baseline, one.combination]
-        part = table.part(numbers, ~np.isin(table.cases, one.left_out))
+        numbers = [addition.combination] if scored.baseline is None else [scored.baseline, addition.combination]
+        part = table.part(numbers, ~np.isin(table.cases, addition.left_out))
         design = scored.design(metric, part, ledger.share_of_one_more(metric))
-        found = compare(part.scores, dataclasses.replace(design, baseline=None if scored.baseline is None else 0))
-        return dataclasses.replace(found.rows[-1], ranks=None, common_mean=None)
+        comparison = compare(part.scores, dataclasses.replace(design, baseline=None if scored.baseline is None else 0))
+        return dataclasses.replace(comparison.rows[-1], ranks=None, common_mean=None)
 
-    def tried(self, metric: str) -> int:
+    def tries(self, metric: str) -> int:
         """How many combinations were tried over these cases, the added ones included; 0 where there are none."""
-        return self._everything.tried(metric).n if self.count else 0
+        return self._everything.tries(metric).n if self.count else 0
 
     def shares(self, metrics: Sequence[str]) -> Iterator[tuple[int, dict[str, float]]]:
         """For each row its number and, by metric, the part of the level that it may use."""
-        for one, ledger in zip(self._scored.added, self._ledgers, strict=True):
-            yield one.combination, {metric: ledger.share_of_one_more(metric) for metric in metrics}
+        for addition, ledger in zip(self._scored.added, self._ledgers, strict=True):
+            yield addition.combination, {metric: ledger.share_of_one_more(metric) for metric in metrics}
 
     def sentences(self) -> list[str]:
         """What readers of the matrix need to know of each."""
-        return [self._sentence(one) for one in self._scored.added]
+        return [self._sentence(addition) for addition in self._scored.added]
 
-    def _sentence(self, one: Addition) -> str:
-        name = in_words(self._scored.choices[one.combination])
-        more = len(one.left_out) - 1
-        cases = f"case {one.case}" + (f" and {more:,} more that go with it" if more else "")
-        come = "come when all of its cells have ended, and " if one.combination in self._unfinished else ""
+    def _sentence(self, addition: Addition) -> str:
+        name = in_words(self._scored.choices[addition.combination])
+        more = len(addition.left_out) - 1
+        cases = f"case {addition.case}" + (f" and {more:,} more that go with it" if more else "")
+        come = "come when all of its cells have ended, and " if addition.combination in self._unfinished else ""
         return (
             f"{name} is exploratory: it was added after results were seen, since {cases} suggested it, so its figures "
             f"{come}leave that out; it is not ranked: run it with other cases to know"

@@ -170,5 +170,5 @@ def _decisive(facts: SweepFacts, matrix: MatrixDocument) -> list[str]:
 
 
 def _baseline(sweep: SweepRow, scored: Scores) -> Combination | None:
-    chosen = scored.chosen_baseline
-    return sweep.spec.get("baseline_row") if chosen is None else dict(scored.choices[chosen])
+    number = scored.chosen_baseline
+    return sweep.spec.get("baseline_row") if number is None else dict(scored.choices[number])

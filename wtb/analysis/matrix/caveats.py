@@ -41,19 +41,19 @@ def correct_exploratory(
         claimed: Metric -> the differences of these rows that were shown before, for which all of it is left.
     """
     estimates = [
-        (row["metrics"][metric], 1.0 if is_claimed(number, row["metrics"][metric]["delta"], again) else share)
+        (row["metrics"][metric], 1.0 if is_claimed(number, row["metrics"][metric]["delta"], earlier_claims) else share)
         for metric, share in shares.items()
-        for again in [(claimed or {}).get(metric, frozenset())]
+        for earlier_claims in [(claimed or {}).get(metric, frozenset())]
         for number, row in enumerate(rows)
     ]
-    p = np.array([np.nan if one["p"] is None else one["p"] / share for one, share in estimates])
-    at_worst = np.array([one.get("p_at_worst", np.nan) / share for one, share in estimates])
+    p = np.array([np.nan if estimate["p"] is None else estimate["p"] / share for estimate, share in estimates])
+    at_worst = np.array([estimate.get("p_at_worst", np.nan) / share for estimate, share in estimates])
     adjusted, hanging = corrected(p, at_worst)
-    for (one, _), value, is_hanging in zip(estimates, adjusted.tolist(), hanging.tolist(), strict=True):
-        one["p_adjusted"] = None if one["p"] is None else value
-        one.pop("hangs_on", None)
+    for (estimate, _), value, is_hanging in zip(estimates, adjusted.tolist(), hanging.tolist(), strict=True):
+        estimate["p_adjusted"] = None if estimate["p"] is None else value
+        estimate.pop("hangs_on", None)
         if is_hanging:
-            one["hangs_on"] = one["pairs_missing"]
+            estimate["hangs_on"] = estimate["pairs_missing"]
 
 
 def cases_without_expected(scored: Scores) -> list[str]:
@@ -92,18 +92,22 @@ def failures_counted(scored: Scores) -> list[str]:
     is_one = scored.failed == 1
     for what, names in counted.items() if scored.failed else ():
         how = (
-            f"{'is' if is_one else 'are'} left out by" if what is None else f"count{'s' * is_one} as {_shown(what)} by"
+            f"{'is' if is_one else 'are'} left out by"
+            if what is None
+            else f"count{'s' * is_one} as {_score_text(what)} by"
         )
         sentences.append(f"{many} {how} {listed_names(names)}")
     if undeclared and scored.failed:
         why = "nothing says what a failure counts as (`on_failure`), or what the scale is (`scale`)"
         sentences.append(f"{many} {'is' if is_one else 'are'} left out by {listed_names(undeclared)}: {why}")
     sentences += _lost_to_provider(scored)
-    told = ("cancelled", "skipped", "provider")  # by themselves
-    if missing := {kind: count for kind, count in scored.missing.items() if kind not in told}:
+    reported_elsewhere = ("cancelled", "skipped", "provider")  # by themselves
+    if missing := {kind: count for kind, count in scored.missing.items() if kind not in reported_elsewhere}:
         kinds = listed_names([f"{count:,} {kind}" for kind, count in sorted(missing.items())])
-        one = "1 failed cell is" if sum(missing.values()) == 1 else f"{sum(missing.values()):,} failed cells are"
-        sentences.append(f"{one} no result ({kinds}) and left out everywhere")
+        failed_cells = (
+            "1 failed cell is" if sum(missing.values()) == 1 else f"{sum(missing.values()):,} failed cells are"
+        )
+        sentences.append(f"{failed_cells} no result ({kinds}) and left out everywhere")
     return sentences
 
 
@@ -119,7 +123,7 @@ def _lost_to_provider(scored: Scores) -> list[str]:
     ]
 
 
-def _shown(score: float | str) -> str:
+def _score_text(score: float | str) -> str:
     return score if isinstance(score, str) else f"{score:g}"
 
 
@@ -132,8 +136,8 @@ def bounds_that_matter(matrix: MatrixDocument) -> list[str]:
         if leader is None:
             continue
         least = min(sign * end for end in _ends(leader, metric))
-        others = [row for row in matrix["rows"] if row is not leader and is_ranked(row) and _ends(row, metric)]
-        better = [row for row in others if max(sign * end for end in _ends(row, metric)) > least]
+        rivals = [row for row in matrix["rows"] if row is not leader and is_ranked(row) and _ends(row, metric)]
+        better = [row for row in rivals if max(sign * end for end in _ends(row, metric)) > least]
         if not better or not any(row["metrics"][metric]["bounds"] for row in (leader, *better)):
             continue
         first = max(better, key=lambda row: max(sign * end for end in _ends(row, metric)))
@@ -147,9 +151,9 @@ def bounds_that_matter(matrix: MatrixDocument) -> list[str]:
 
 def _ends(row: RowDocument, metric: str) -> list[float]:
     """The least and the greatest mean that a row may have; its mean where nothing is missing."""
-    found = row["metrics"][metric]
-    mean = found["mean"]
-    return list(found["bounds"] or ([] if mean is None else [mean, mean]))
+    estimate = row["metrics"][metric]
+    mean = estimate["mean"]
+    return list(estimate["bounds"] or ([] if mean is None else [mean, mean]))
 
 
 def _between(ends: Sequence[float]) -> str:
@@ -158,21 +162,21 @@ def _between(ends: Sequence[float]) -> str:
 
 def not_as_submitted(sweep: SweepRow, matrix: MatrixDocument) -> list[str]:
     """Warn of another baseline than the sweep's own, and of cells that a person edited and that are left out."""
-    found = []
+    warnings = []
     if matrix["baseline"] != sweep.spec.get("baseline_row"):
-        found.append(_chosen_baseline(sweep, matrix["baseline"] or {}))
+        warnings.append(_chosen_baseline(sweep, matrix["baseline"] or {}))
     if left_out := matrix["edited_left_out"]:
-        one = left_out == 1
-        kept_out = "1 edited cell is" if one else f"{left_out:,} edited cells are"
-        found.append(f"{kept_out} left out: a person changed {'its' if one else 'their'} state")
-    return found
+        is_single = left_out == 1
+        kept_out = "1 edited cell is" if is_single else f"{left_out:,} edited cells are"
+        warnings.append(f"{kept_out} left out: a person changed {'its' if is_single else 'their'} state")
+    return warnings
 
 
-def _chosen_baseline(sweep: SweepRow, chosen: Combination) -> str:
+def _chosen_baseline(sweep: SweepRow, base: Combination) -> str:
     named = sweep.spec.get("baseline_row")
     own = "the sweep names none" if named is None else f"the sweep's own is {in_words(named)}"
     return (
-        f"differences are from {in_words(chosen)}, which whoever looks chose ({own}): p allows for the number of rows, "
+        f"differences are from {in_words(base)}, which whoever looks chose ({own}): p allows for the number of rows, "
         "and not for baselines that are tried one after the other"
     )
 
@@ -225,18 +229,20 @@ def few_clusters(units: int | None) -> list[str]:
 
 def uneven_cases(matrix: MatrixDocument) -> list[str]:
     """Where means are not over the same cases, since some combinations failed in cases in which others did not."""
-    found: dict[tuple[int, int, int], list[str]] = {}  # so that what is the same for several metrics is said once
+    metrics_by_counts: dict[
+        tuple[int, int, int], list[str]
+    ] = {}  # so that what is the same for several metrics is said once
     rows = [row for row in matrix["rows"] if is_ranked(row)]
     for metric in matrix["metrics"]:
         counts = [row["metrics"][metric]["n"] for row in rows]
         fewer = sum(0 < n < max(counts) for n in counts)
         if fewer:
-            found.setdefault((fewer, min(n for n in counts if n), max(counts)), []).append(metric)
+            metrics_by_counts.setdefault((fewer, min(n for n in counts if n), max(counts)), []).append(metric)
     sentences = []
-    for (fewer, least, most), metrics in found.items():
+    for (fewer, least, largest), metrics in metrics_by_counts.items():
         which = "1 combination is" if fewer == 1 else f"{fewer:,} combinations are"
         sentences.append(
-            f"{which} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {most:,}), "
+            f"{which} scored by {listed_names(metrics)} in fewer cases than others (down to {least:,} of {largest:,}), "
             "so means cover different cases: use the Δ column, which is paired"
         )
     return sentences

@@ -23,37 +23,39 @@ def add_class_counts(metric: str, table: ScoreTable, rows: Sequence[RowDocument]
     """
     if table.figure is None:
         return
-    known = []
+    counts = []
     for row, cells in zip(rows, table.figure.rows, strict=False):  # rows that were added have none
         if len(cells.truth):
-            known.append(counted(table.figure.figure, cells, table.units))
-            row["metrics"][metric]["class_cases"] = known[-1].units
-    if known:
-        document["classes"] = _classes(metric, table, table.figure, known)
+            counts.append(counted(table.figure.figure, cells, table.units))
+            row["metrics"][metric]["class_cases"] = counts[-1].units
+    if counts:
+        document["classes"] = _classes(metric, table, table.figure, counts)
 
 
-def _classes(metric: str, table: ScoreTable, figure: FigureRows, known: Sequence[ClassCount]) -> ClassesDocument:
+def _classes(metric: str, table: ScoreTable, figure: FigureRows, counts: Sequence[ClassCount]) -> ClassesDocument:
     cases = np.unique(np.concatenate([np.column_stack([row.truth, row.column]) for row in figure.rows]), axis=0)
     labels, sizes = np.unique(cases[:, 0], return_counts=True)
     by_size = sorted(zip(sizes.tolist(), labels.tolist(), strict=True))
     return {
         "cases": {figure.names.get(label, str(label)): size for size, label in by_size},
-        "fewest": min(known, key=_units).units,
-        "enough": all(count.is_enough for count in known),
-        "sentence": _sentence(metric, figure, known, "cases" if table.units is None else "clusters"),
+        "fewest": min(counts, key=_units).units,
+        "enough": all(count.is_enough for count in counts),
+        "sentence": _sentence(metric, figure, counts, "cases" if table.units is None else "clusters"),
     }
 
 
 def few_of_class(metrics: Iterable[MetricDocument]) -> list[str]:
     """Return sentences about metrics of which rows have no interval because too few cases are of a class."""
-    return [one["classes"]["sentence"] for one in metrics if "classes" in one and not one["classes"]["enough"]]
+    return [
+        metric["classes"]["sentence"] for metric in metrics if "classes" in metric and not metric["classes"]["enough"]
+    ]
 
 
 def _units(count: ClassCount) -> int:
     return count.units
 
 
-def _sentence(metric: str, rows: FigureRows, known: Sequence[ClassCount], unit: str) -> str:
-    least, most = min(known, key=_units), max(known, key=_units)
+def _sentence(metric: str, rows: FigureRows, counts: Sequence[ClassCount], unit: str) -> str:
+    least, largest = min(counts, key=_units), max(counts, key=_units)
     name = None if least.label is None else rows.names.get(least.label, str(least.label))
-    return class_sentence(metric, rows.figure, OfClass(least.units, most.units, name, least.is_found, unit))
+    return class_sentence(metric, rows.figure, OfClass(least.units, largest.units, name, least.is_found, unit))

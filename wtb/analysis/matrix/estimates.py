@@ -41,47 +41,47 @@ def metric_document(
     return document
 
 
-def estimate_document(found: Estimate, bounds: Sequence[float] | None) -> MetricEstimate:
+def estimate_document(estimate: Estimate, bounds: Sequence[float] | None) -> MetricEstimate:
     document: MetricEstimate = {
-        "n": found.n,
-        "n_pairs": found.n_pairs,
-        "mean": found.mean,
-        "ci": _listed(found.ci),
-        "delta": found.delta,
-        "delta_ci": _listed(found.delta_ci),
-        "p": found.p,
-        "p_adjusted": found.p_adjusted,
-        "effect": found.effect,
-        "detectable": found.detectable,
-        "detectable_fall": found.detectable_fall,
-        "detectable_rise": found.detectable_rise,
-        "ranks": _listed(found.ranks),
-        "common_mean": found.common_mean,
+        "n": estimate.n,
+        "n_pairs": estimate.n_pairs,
+        "mean": estimate.mean,
+        "ci": _listed(estimate.ci),
+        "delta": estimate.delta,
+        "delta_ci": _listed(estimate.delta_ci),
+        "p": estimate.p,
+        "p_adjusted": estimate.p_adjusted,
+        "effect": estimate.effect,
+        "detectable": estimate.detectable,
+        "detectable_fall": estimate.detectable_fall,
+        "detectable_rise": estimate.detectable_rise,
+        "ranks": _listed(estimate.ranks),
+        "common_mean": estimate.common_mean,
         "bounds": _listed(bounds),
     }
-    _add_missing(document, found)
+    _add_missing(document, estimate)
     return document
 
 
-def _add_missing(document: MetricEstimate, found: Estimate) -> None:
+def _add_missing(document: MetricEstimate, estimate: Estimate) -> None:
     """Add what missing cells, and differences too rare to show, do to an estimate; nothing where there are none."""
-    if found.missing:
-        document["missing"] = found.missing
-    if found.mean_at_worst is not None:
-        document["mean_at_worst"] = [*found.mean_at_worst]
-    if found.delta_at_worst is not None:
-        document["delta_at_worst"] = [*found.delta_at_worst]
-    if found.p_at_worst is not None:
-        document["p_at_worst"] = found.p_at_worst
-    if found.pairs_missing:
-        document["pairs_missing"] = found.pairs_missing
-    if found.hangs_on is not None:
-        document["hangs_on"] = found.hangs_on
-    if found.unseen is not None:
-        document["unseen_one_in"] = found.unseen
+    if estimate.missing:
+        document["missing"] = estimate.missing
+    if estimate.mean_at_worst is not None:
+        document["mean_at_worst"] = [*estimate.mean_at_worst]
+    if estimate.delta_at_worst is not None:
+        document["delta_at_worst"] = [*estimate.delta_at_worst]
+    if estimate.p_at_worst is not None:
+        document["p_at_worst"] = estimate.p_at_worst
+    if estimate.pairs_missing:
+        document["pairs_missing"] = estimate.pairs_missing
+    if estimate.hangs_on is not None:
+        document["hangs_on"] = estimate.hangs_on
+    if estimate.unseen is not None:
+        document["unseen_one_in"] = estimate.unseen
 
 
-def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: Tried) -> BestDocument:
+def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tries: Tried) -> BestDocument:
     """An entry of `best` in the JSON contract. tried: what was, over these cases."""
     lead, winner = compared.lead, compared.winner
     step = lead.next_step
@@ -102,9 +102,9 @@ def best_of(compared: Comparison, choices: Sequence[Mapping[str, str]], tried: T
         "cases_needed": None if step is None or step.cases is None else [step.cases, step.cases_if_half],
         "differ_at_most": None if step is None else step.differ_at_most,
         "because": lead.because,
-        "tried": tried.n,
-        "looks": tried.looks,
-        "level": SIGNIFICANT * tried.share,
+        "tried": tries.n,
+        "looks": tries.looks,
+        "level": SIGNIFICANT * tries.share,
         "hangs_on": lead.hangs_on,
     }
     if lead.unseen is not None:

@@ -23,11 +23,11 @@ def failed_attempts_usd(
     """
     failed, innocent = [0.0] * len(choices), [0.0] * len(choices)
     for group, node, variant, lost, usd in aggregates.failed_attempts_usd(database, sweep_id):
-        found = innocent if lost else failed
+        costs = innocent if lost else failed
         for number in json.loads(group):
             # An execution may stand at a node for combinations that choose other variants of it, too.
             if choices[number].get(node, variant) == variant:
-                found[number] += usd
+                costs[number] += usd
     return failed, innocent
 
 

@@ -51,8 +51,8 @@ def unseen_claims(rows: Sequence[RowDocument], metrics: Mapping[str, MetricDocum
     sentences = []
     for metric, facts in metrics.items():
         for row in rows:
-            found = row["metrics"][metric]
-            count, delta = found.get("unseen_one_in"), found["delta"]
+            estimate = row["metrics"][metric]
+            count, delta = estimate.get("unseen_one_in"), estimate["delta"]
             if count and delta:
                 why = unseen(count, is_gain=(delta > 0) == (facts["better"] == "higher"))
                 sentences.append(f"the difference of {in_words(row['combination'])} by {metric} is not claimed: {why}")
@@ -70,9 +70,9 @@ def uneven_differences(
         warned: Metrics of which scores are uneven, which readers are told already.
     """
     sentences = []
-    known = {metric for metrics in warned for metric in metrics}
+    warned_metrics = {metric for metrics in warned for metric in metrics}
     for metric, numbers in uneven.items():
-        if numbers and metric not in known:
+        if numbers and metric not in warned_metrics:
             first = in_words(rows[numbers[0]]["combination"])
             more = f" and {len(numbers) - 1:,} more" if len(numbers) > 1 else ""
             sentences.append(

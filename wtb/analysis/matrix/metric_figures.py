@@ -38,7 +38,7 @@ _UNTOLD: TagRow = {"mean": None, "n_pairs": 0, "delta": None, "delta_ci": None, 
 class _MetricFigures(NamedTuple):
     """What one metric says of the rows. They have their estimates already."""
 
-    tried: Tried
+    tries: Tried
     compared: Compared
     best: BestDocument
     document: MetricDocument
@@ -70,8 +70,8 @@ def _add_metric(facts: SweepFacts, rows: Sequence[RowDocument], name: str) -> _M
     scored, added, stopped, seen = facts.scored, facts.added, facts.stopped, facts.seen
     choices, measure = scored.choices[: scored.planned], scored.measures[name]
     table = stopped.blanked(scored.planned_table(name))
-    tried = facts.ledger.tried(name)
-    design, scale = _design(scored, name, table, tried), interim.bounds(name, measure, facts.sweep.spec)
+    tries = facts.ledger.tries(name)
+    design, scale = _design(scored, name, table, tries), interim.bounds(name, measure, facts.sweep.spec)
     compared, interval = _compared(table, design, scale, seen)
     bounds = table.bounds(measure, scored.cells(name)) if facts.has_ended else [None] * len(choices)
     estimates = stopped.placed_in([*compared.rows, *added.estimates(name)], name)
@@ -79,18 +79,18 @@ def _add_metric(facts: SweepFacts, rows: Sequence[RowDocument], name: str) -> _M
         row["metrics"][name] = estimate_document(estimate, None if row.get("stopped") else ends)
     document = metric_document(measure, table, interval, scored.without_expected.get(name, 0))
     add_class_counts(name, table, rows, document)
-    best = best_of(compared, choices, replace(tried, n=added.tried(name) or tried.n))
+    best = best_of(compared, choices, replace(tries, n=added.tries(name) or tries.n))
     standings = partial(facts.ledger.standings, name)
-    return _MetricFigures(tried, Compared(table, design, compared, scale, seen, standings), best, document)
+    return _MetricFigures(tries, Compared(table, design, compared, scale, seen, standings), best, document)
 
 
 def _correct(facts: SweepFacts, rows: list[RowDocument], by_metric: Mapping[str, _MetricFigures]) -> None:
     """Correct the p of metrics that do not decide, over all of them and all rows."""
-    others = [*by_metric][1:]
-    left = {name: by_metric[name].tried.share for name in others}
-    claimed = {name: by_metric[name].compared.design.claimed for name in others}
-    caveats.correct_exploratory(rows[: facts.scored.planned], left, claimed)
-    for number, shares in facts.added.shares(others):
+    secondary_metrics = [*by_metric][1:]
+    level_shares = {name: by_metric[name].tries.share for name in secondary_metrics}
+    claimed = {name: by_metric[name].compared.design.claimed for name in secondary_metrics}
+    caveats.correct_exploratory(rows[: facts.scored.planned], level_shares, claimed)
+    for number, shares in facts.added.shares(secondary_metrics):
         caveats.correct_exploratory([rows[number]], shares)
 
 
@@ -98,16 +98,16 @@ def _warnings(facts: SweepFacts, figures: MatrixFigures, by_metric: Mapping[str,
     """Return what bears on intervals and tests."""
     rows, metrics, seen = figures["rows"], figures["metrics"], facts.seen
     skewed: dict[int, list[str]] = {}
-    for name, found in by_metric.items():
-        if found.compared.found.skewed is not None:
-            skewed.setdefault(found.compared.found.skewed, []).append(name)
-    unevens = {name: found.compared.found.uneven for name, found in by_metric.items()}
+    for name, of_metric in by_metric.items():
+        if of_metric.compared.comparison.skewed is not None:
+            skewed.setdefault(of_metric.compared.comparison.skewed, []).append(name)
+    unevens = {name: of_metric.compared.comparison.uneven for name, of_metric in by_metric.items()}
     few = caveats.few_clusters(figures["clusters"])
     return [
         *caveats.uneven_scores(skewed),
         *(few if seen is None else caveats.looked_at(seen, metrics, facts.scored.planned)),
         *few_of_class(metrics.values()),
-        *looks_in_words({name: found.tried for name, found in by_metric.items()}),
+        *looks_in_words({name: of_metric.tries for name, of_metric in by_metric.items()}),
         *facts.added.sentences(),
         *facts.stopped.sentences(),
         *unseen_claims(rows, metrics),
@@ -127,12 +127,12 @@ def _sliced(facts: SweepFacts, metric: str, compared: Compared) -> SlicesDocumen
     return {"metric": metric, **by_tag}
 
 
-def _design(scored: Scores, metric: str, table: ScoreTable, tried: Tried) -> Design:
+def _design(scored: Scores, metric: str, table: ScoreTable, tries: Tried) -> Design:
     """How rows are compared after what was tried before."""
-    design = replace(scored.design(metric, table, tried.share), share_of_next=tried.share_of_next)
+    design = replace(scored.design(metric, table, tries.share), share_of_next=tries.share_of_next)
     if scored.chosen_baseline is not None:  # what earlier looks showed was against another one
         return design
-    return replace(design, claimed=tried.claimed, known_best=tried.best)
+    return replace(design, claimed=tries.claimed, known_best=tries.best)
 
 
 def _compared(
@@ -141,5 +141,5 @@ def _compared(
     """The figures of the end, or those that hold however often one looks, and how the intervals of these are made."""
     if seen is None:
         return compare(table.scores, design), None
-    found = seen.look(table.scores, table.cases, design, scale)
-    return found.compared, found.interval
+    look = seen.look(table.scores, table.cases, design, scale)
+    return look.compared, look.interval

@@ -65,20 +65,20 @@ def in_order(graph: WorkflowDocument, choices: Sequence[Mapping[str, str]]) -> l
     names: list[str] = []
     step, seen = list(graph.get("entries", ())), set[str]()
     while step:
-        here = [node for node in step if node in varied]
-        if len(here) > 1:
+        reached = [node for node in step if node in varied]
+        if len(reached) > 1:
             return []
-        names += here
+        names += reached
         seen.update(step)
         step = list(dict.fromkeys(to for node in step for to in following.get(node, ()) if to not in seen))
     return names if set(names) == varied else []
 
 
-def _by_repeat(found: Floats, combinations: int, repeats: int) -> Floats:
+def _by_repeat(scores: Floats, combinations: int, repeats: int) -> Floats:
     """Combinations x cases x repeats, NaN where there is no score."""
-    cases, columns = np.unique(found[:, 1], return_inverse=True)
+    cases, columns = np.unique(scores[:, 1], return_inverse=True)
     table = np.full((combinations, len(cases), repeats), np.nan)
-    table[found[:, 0].astype(int), columns, found[:, 2].astype(int)] = found[:, 3]
+    table[scores[:, 0].astype(int), columns, scores[:, 2].astype(int)] = scores[:, 3]
     return table
 
 

@@ -37,8 +37,8 @@ def outcome_rows(facts: SweepFacts) -> list[RowDocument]:
     _add_levels(rows)
     succeeded_usd: dict[int, float] = {}
     failed_usd = [*facts.failed_usd]
-    found = [group for group in scored.cell_groups if scored.edited or not group.edited]
-    for number, status, count, usd in aggregates.outcomes_by_combination(found):
+    groups = [group for group in scored.cell_groups if scored.edited or not group.edited]
+    for number, status, count, usd in aggregates.outcomes_by_combination(groups):
         row = rows[number]
         is_dropped = status == "skipped" and number in scored.stopped
         row["n"] += count if status in FINAL_CELLS and not is_dropped else 0
@@ -87,12 +87,12 @@ def node_runs_document(counted: aggregates.Rows) -> NodeRuns:
     """Return how many node runs there were, how many without sharing, and how many attempts they took."""
     by_node: dict[str, NodeRunCounts] = {}
     lags: dict[str, dict[str, float | None]] = {}
-    for node, variant, executed, unshared, tried, lag_s, _ in counted:
+    for node, variant, executed, unshared, attempts, lag_s, _ in counted:
         lags.setdefault(node, {})[variant] = lag_s
         counts = by_node.setdefault(node, {"executed": 0, "unshared": 0, "attempts": 0, "lag_s": lags[node]})
         counts["executed"] += int(executed)
         counts["unshared"] += int(unshared)
-        counts["attempts"] += int(tried)
+        counts["attempts"] += int(attempts)
     return {
         "executed": sum(node["executed"] for node in by_node.values()),
         "unshared": sum(node["unshared"] for node in by_node.values()),

@@ -56,7 +56,7 @@ def choose(matrix: MatrixDocument, best: Best, margin: float | None = None) -> C
     successes cost least. Of several alike the one that costs less, then the better one, then the first.
     """
     choice = _choose(matrix, best, margin)
-    if any("missing" in found for row in matrix["rows"] for found in row["metrics"].values()):
+    if any("missing" in estimate for row in matrix["rows"] for estimate in row["metrics"].values()):
         count = _count_hanging(matrix, best, choice, margin)
         if count:
             choice["hangs_on"] = count
@@ -119,15 +119,15 @@ def _choose(matrix: MatrixDocument, best: Best, margin: float | None) -> ChoiceD
             continue
         cost = _number(row["cost_per_success_usd"], missing=math.inf)
         eligible.append((figure if direction == "minimize" else -figure, cost, number))
-    within = [found for found in eligible if is_within(matrix["rows"][found[2]], name)]
+    within = [candidate for candidate in eligible if is_within(matrix["rows"][candidate[2]], name)]
     cheapest = min(((cost, figure, number) for figure, cost, number in within), default=None)
     highest = min(eligible, default=None)
-    chosen = cheapest[2] if cheapest else highest[2] if highest else None
+    best_number = cheapest[2] if cheapest else highest[2] if highest else None
     objective = f"{direction} {name}" + (f" subject to {subject_to}" if subject_to else "")
     choice: ChoiceDocument = {
         "objective": objective + ("" if margin is None else f", within {margin:g} of the best"),
-        "combination": None if chosen is None else matrix["rows"][chosen]["combination"],
-        "because": _because(list(reasons)) if chosen is None else None,
+        "combination": None if best_number is None else matrix["rows"][best_number]["combination"],
+        "because": _because(list(reasons)) if best_number is None else None,
         "left_out": len(matrix["rows"]) - len(eligible),
     }
     if margin is not None:
@@ -137,8 +137,8 @@ def _choose(matrix: MatrixDocument, best: Best, margin: float | None) -> ChoiceD
 
 def is_within(row: RowDocument, metric: str) -> bool:
     """Return whether a row is shown to be within the margin of the best."""
-    found = row["metrics"].get(metric)
-    return bool(found and "within" in found and found["within"]["shown"])
+    estimate = row["metrics"].get(metric)
+    return bool(estimate and "within" in estimate and estimate["within"]["shown"])
 
 
 def wanted_figure(matrix: MatrixDocument, best: Best) -> tuple[str, str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wtb.core.documents.matrix import TagRow, TagSlices
 
 
-MOST = 12  # tags, those with most cases
+MAX_TAGS = 12  # tags, those with most cases
 FEWEST = 5  # cases that a tag needs to be told of
 
 
@@ -42,10 +42,10 @@ def slices(
     for column, case in enumerate(cases.tolist()):
         for tag in dict.fromkeys(tags.get(case, ())):
             columns.setdefault(tag, []).append(column)
-    shown = {tag: means_by_tag for tag, means_by_tag in columns.items() if FEWEST <= len(means_by_tag) < len(cases)}
-    if not shown:
+    sliced = {tag: means_by_tag for tag, means_by_tag in columns.items() if FEWEST <= len(means_by_tag) < len(cases)}
+    if not sliced:
         return None
-    largest = sorted(shown, key=lambda tag: (-len(shown[tag]), tag))[:MOST]
+    largest = sorted(sliced, key=lambda tag: (-len(sliced[tag]), tag))[:MAX_TAGS]
     scores = cleaned(scores)
     pairs_of_rates = design.pairs_of_rates(design.rates(scores))
     means_by_tag: list[tuple[str, int, Floats, Sequence[Tested]]] = []
@@ -53,19 +53,19 @@ def slices(
     at_worst: list[Floats] = []
     counts: list[NDArray[np.int64]] = []
     for tag in largest:
-        some = scores[:, shown[tag]]
+        some = scores[:, sliced[tag]]
         tested = paired_tests(
             from_baseline(some, design.baseline),
             seed=design.seed,
             rates=pairs_of_rates,
             compare=design.by,
-            units=design.of_cases(shown[tag]).units,
+            units=design.of_cases(sliced[tag]).units,
         )
-        tests = _tests(tested, some, shown[tag], design)
+        tests = _tests(tested, some, sliced[tag], design)
         p.append(tests.p)
         at_worst.append(tests.at_worst)
         counts.append(tests.missing)
-        means_by_tag.append((tag, len(shown[tag]), means(some), tested))
+        means_by_tag.append((tag, len(sliced[tag]), means(some), tested))
     lasting, is_hanging = corrected(np.concatenate(p), np.concatenate(at_worst), design.share)
     adjusted = lasting.reshape(len(means_by_tag), -1)
     hanging = np.where(is_hanging, np.concatenate(counts), 0).reshape(adjusted.shape)
@@ -85,13 +85,13 @@ def _tests(tested: Sequence[Tested], scores: Floats, columns: Sequence[int], des
     return with_worst(pairs, design.baseline, *test_columns(tested))
 
 
-def _row(mean: float, found: Tested, p: float, hangs_on: int) -> TagRow:
+def _row(mean: float, tested: Tested, p: float, hangs_on: int) -> TagRow:
     row: TagRow = {
         "mean": None if math.isnan(mean) else mean,
-        "n_pairs": found.n,
-        "delta": found.delta,
-        "delta_ci": None if found.ci is None else list(found.ci),
-        "p": found.p,
+        "n_pairs": tested.n,
+        "delta": tested.delta,
+        "delta_ci": None if tested.ci is None else list(tested.ci),
+        "p": tested.p,
         "p_adjusted": None if math.isnan(p) else p,
     }
     if hangs_on:

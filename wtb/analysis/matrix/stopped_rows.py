@@ -51,7 +51,10 @@ class StoppedRows:
         A row was stopped for what it showed, so there is no test and no interval.
         """
         stopped = self._scored.stopped
-        return [self._estimate(number, metric) if number in stopped else one for number, one in enumerate(estimates)]
+        return [
+            self._estimate(number, metric) if number in stopped else estimate
+            for number, estimate in enumerate(estimates)
+        ]
 
     def _estimate(self, number: int, metric: str) -> Estimate:
         scored, table = self._scored, self._scored.table(metric)
@@ -63,8 +66,8 @@ class StoppedRows:
         )
         if not has.any() or design.figure is not None:
             return Estimate(0, 0, None, None, None, None, None, None)
-        found = compare(part.scores, design).rows[-1]
-        return Estimate(found.n, found.n_pairs, found.mean, None, found.delta, None, None, None)
+        estimate = compare(part.scores, design).rows[-1]
+        return Estimate(estimate.n, estimate.n_pairs, estimate.mean, None, estimate.delta, None, None, None)
 
     def sentences(self) -> list[str]:
         """What readers of the matrix need to know of each."""

@@ -26,18 +26,18 @@ class Compared:
     Attributes:
         table: Their scores.
         design: How they were compared.
-        found: What came of it.
+        comparison: What came of it.
         scale: What no score can pass before the end.
         seen: What a look before the end may see; None at the end.
-        known: Returns what an earlier look showed of rows and a margin.
+        known_standings: Returns what an earlier look showed of rows and a margin.
     """
 
     table: ScoreTable
     design: Design
-    found: Comparison
+    comparison: Comparison
     scale: Scale | None
     seen: View | None
-    known: Callable[[float], frozenset[tuple[int, bool]]]
+    known_standings: Callable[[float], frozenset[tuple[int, bool]]]
 
     @property
     def lacks_scale(self) -> bool:
@@ -45,14 +45,16 @@ class Compared:
         scores = self.table.scores
         return len(scores) > 1 and lacks_scale(scores, self.design, range(len(scores)))
 
-    def standings(self, margin: float, over: Sequence[int]) -> Sequence[Standing]:
+    def standings(self, margin: float, compared_rows: Sequence[int]) -> Sequence[Standing]:
         """Return how far each row is behind the best of some. margin: the loss that does not matter."""
         scores = self.table.scores
         if self.seen is not None:
-            look = self.seen.look(scores, self.table.cases, self.design, self.scale, margin=margin, over=over)
+            look = self.seen.look(
+                scores, self.table.cases, self.design, self.scale, margin=margin, compared_rows=compared_rows
+            )
             return look.standings
-        design = replace(self.design, known_standings=self.known(margin))
-        return standings(scores, design, margin, could_be_best=self.found.candidates, over=over)
+        design = replace(self.design, known_standings=self.known_standings(margin))
+        return standings(scores, design, margin, could_be_best=self.comparison.candidates, compared_rows=compared_rows)
 
 
 def add_standings(matrix: MatrixDocument, best: Best, margins: Mapping[str, float], by: Mapping[str, Compared]) -> None:

@@ -76,7 +76,7 @@ class Line:
         return [self.reference, *self.repeats, *joining][: 1 + JOINING]
 
     @cached_property
-    def kept(self) -> list[SweepRow]:
+    def accepted(self) -> list[SweepRow]:
         """The nights that were accepted, or have tonight's code: others were changes that were not kept."""
         return [night.sweep for night in self.nights if night.was_accepted or is_same_code(night.sweep, self.tonight)]
 
@@ -84,7 +84,7 @@ class Line:
     def tested(self) -> list[SweepRow]:
         """The last nights that belong to the line, and tonight; none that is in the block."""
         block = {sweep.id for sweep in self.block}
-        return [*[sweep for sweep in self.kept if sweep.id not in block][-WINDOW + 1 :], self.tonight]
+        return [*[sweep for sweep in self.accepted if sweep.id not in block][-WINDOW + 1 :], self.tonight]
 
 
 def is_same_code(first: SweepRow, second: SweepRow) -> bool:

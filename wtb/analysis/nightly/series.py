@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         SeriesDocument,
     )
 
-SHOWN = 30  # nights of a series that a document has, the newest
+MAX_NIGHTS = 30  # nights of a series that a document has, the newest
 COMMON = 0.9  # of tonight's cases that a night has to have
 
 
@@ -83,8 +83,12 @@ def compare_night(
 def _fell_alone(compared: ComparisonDocument) -> bool:
     """Return whether a part that decides would be worse if tonight were the only night."""
     parts = [*compared["rows"], *compared["pools"]]
-    figures = [one for part in parts for one in part["metrics"].values() if one["decides"]]
-    p = [one["p_worse"] for one in (*figures, *(part["cells"] for part in parts)) if one["verdict"] == UNCLEAR]
+    figures = [part_figures for part in parts for part_figures in part["metrics"].values() if part_figures["decides"]]
+    p = [
+        part_figures["p_worse"]
+        for part_figures in (*figures, *(part["cells"] for part in parts))
+        if part_figures["verdict"] == UNCLEAR
+    ]
     return any(each is not None and each < SIGNIFICANT for each in p)
 
 
@@ -156,19 +160,19 @@ class _Metric:
         return np.asarray(values[np.isfinite(values)])
 
     def _trend(self, line: Line, place: int, test: NightTest) -> Trend:
-        sweeps = [sweep for sweep in line.kept if sweep.id in self.tables]
+        sweeps = [sweep for sweep in line.accepted if sweep.id in self.tables]
         means = [float(self._means(sweep, place).mean()) for sweep in (*sweeps, line.tonight)]
         return find_trend(self.sign * test.before, means)
 
     def alert(self, line: Line) -> str:
         """Return the sentence of the surest fall."""
         place, test = self.alarms[0]
-        shown = replace(test, before=self.sign * test.before, after=self.sign * test.after)
+        displayed = replace(test, before=self.sign * test.before, after=self.sign * test.after)
         name = self.name
         if len(self.choices) > 1:
             name += f" of {in_words(self.choices[place])}" if place < len(self.choices) else " over all combinations"
         since = str(iso(line.reference.finished_at or line.reference.created_at))[:10]
-        return alert(name, self.measure.better, shown, self._trend(line, place, test), since)
+        return alert(name, self.measure.better, displayed, self._trend(line, place, test), since)
 
     @property
     def documents(self) -> Iterator[NightTestDocument]:
@@ -189,7 +193,7 @@ class _Metric:
         """Return the reference and the nights, by the combination that fell most surely, else all together."""
         place = self.alarms[0][0] if self.alarms else len(self.choices) if len(self.choices) > 1 else 0
         past = [(night.sweep, night.is_worse) for night in line.nights if night.sweep.id in self.tables]
-        sweeps = [(line.reference, False), *past[-SHOWN:], (line.tonight, bool(self.alarms))]
+        sweeps = [(line.reference, False), *past[-MAX_NIGHTS:], (line.tonight, bool(self.alarms))]
         return [self._point(line, sweep, place, is_worse) for sweep, is_worse in sweeps if sweep.id in self.tables]
 
     def _point(self, line: Line, sweep: SweepRow, place: int, is_worse: bool) -> NightPoint:
@@ -213,8 +217,8 @@ def _judged(database: Database, line: Line, margin: Mapping[str, float]) -> Iter
     primary = primary_of(tonight.spec, measures)
     names = dict.fromkeys([*([primary] if primary else []), *margin])
     paired = [name for name in names if name in measures and _is_paired(measures[name])]
-    shown = [night.sweep for night in line.nights[-SHOWN:]]
-    every = {sweep.id: sweep for sweep in (*line.block, *shown, *line.tested)}
+    recent = [night.sweep for night in line.nights[-MAX_NIGHTS:]]
+    every = {sweep.id: sweep for sweep in (*line.block, *recent, *line.tested)}
     views = {id: view for id, sweep in every.items() if (view := _View.of(database, sweep, tonight)) is not None}
     if line.reference.id not in views:
         return

@@ -60,7 +60,7 @@ def rank(scores: Floats, seed: int) -> Ranking:
         spread += centred @ centred.T
         sums.add(columns, centred)
     _to_spread(spread)
-    limits = _limits(sums.found, spread) + _TIE
+    limits = _limits(sums.totals, spread) + _TIE
     beaten, ahead_of, behind = np.zeros(rows, dtype=np.bool_), np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     for row in range(rows):
         ahead = (totals[row] - totals) / spread[row]
@@ -123,16 +123,16 @@ class _FlippedSums:
     """The sum of each row under each set of random signs, from a part of the units at a time.
 
     Attributes:
-        found: flips x rows.
+        totals: flips x rows.
     """
 
     def __init__(self, rows: int, units: int, rng: np.random.Generator) -> None:
-        self.found = np.zeros((FLIPS, rows))
+        self.totals = np.zeros((FLIPS, rows))
         self._signs = flips(units, FLIPS, rng, np.int8)
 
     def add(self, columns: slice, values: Floats) -> None:
         """Add some of the units. values: rows x these."""
-        self.found += self._signs[:, columns].astype(np.float64) @ values.T
+        self.totals += self._signs[:, columns].astype(np.float64) @ values.T
 
 
 def _parts(units: int) -> Iterator[slice]:
@@ -151,13 +151,13 @@ def chosen_level(scores: Floats, seed: int) -> float:
     """
     means = scores.mean(axis=1)
     sizes = np.array([np.linalg.norm(row - mean) for row, mean in zip(scores, means, strict=True)])
-    kept = sizes > _SAME * (float(sizes.max()) or 1.0)
-    if kept.sum() < 2:
+    varies = sizes > _SAME * (float(sizes.max()) or 1.0)
+    if varies.sum() < 2:
         return Z
-    sums = _FlippedSums(int(kept.sum()), scores.shape[1], np.random.default_rng([abs(seed), 4]))
+    sums = _FlippedSums(int(varies.sum()), scores.shape[1], np.random.default_rng([abs(seed), 4]))
     for columns in _parts(scores.shape[1]):
-        sums.add(columns, (scores[kept, columns] - means[kept, None]) / sizes[kept, None])
-    share = float((sums.found > np.quantile(sums.found.max(axis=1), LEVEL)).mean())
+        sums.add(columns, (scores[varies, columns] - means[varies, None]) / sizes[varies, None])
+    share = float((sums.totals > np.quantile(sums.totals.max(axis=1), LEVEL)).mean())
     return max(Z, NORMAL.inv_cdf(1 - max(share, 1e-9)))
 
 

@@ -29,23 +29,23 @@ def upper_bounds(values: Floats, worst: Floats, z: Floats) -> Floats:
     Returns:
         One bound a row; NaN without values.
     """
-    found = np.full(len(values), np.nan)
+    bounds = np.full(len(values), np.nan)
     step = max(1, _BLOCK // max(1, values.shape[1]))
     for start in range(0, len(values), step):
         rows = slice(start, start + step)
-        found[rows] = _bounded(values[rows], np.asarray(worst)[rows], np.asarray(z)[rows])
-    return found
+        bounds[rows] = _bounded(values[rows], np.asarray(worst)[rows], np.asarray(z)[rows])
+    return bounds
 
 
 def _bounded(values: Floats, worst: Floats, z: Floats) -> Floats:
     present = np.isfinite(values)
     top = np.maximum(worst, np.where(present, values, -np.inf).max(axis=1, initial=-np.inf))
-    below, counts = _counted(np.where(present, top[:, None] - np.where(present, values, 0.0), np.nan))
+    distances, counts = _counted(np.where(present, top[:, None] - np.where(present, values, 0.0), np.nan))
     counts[:, 0] += 1  # the one more value, at the worst end
-    span, size = below.max(axis=1, initial=0.0), counts.sum(axis=1)
-    known = (size > 1) & (span > 0)
-    safe = np.where(known, span, 1.0)
-    scaled = below / safe[:, None]
+    span, size = distances.max(axis=1, initial=0.0), counts.sum(axis=1)
+    varies = (size > 1) & (span > 0)
+    safe = np.where(varies, span, 1.0)
+    scaled = distances / safe[:, None]
     low, high = np.full(len(values), -12 * np.log(10)), np.full(len(values), 6 * np.log(10))
     above, under = np.full(len(values), np.inf), np.full(len(values), -np.inf)  # quantiles at both ends, less z
     mean = np.zeros(len(values))
@@ -56,7 +56,7 @@ def _bounded(values: Floats, worst: Floats, z: Floats) -> Floats:
         is_beyond = quantile > z
         low, high = np.where(is_beyond, middle, low), np.where(is_beyond, high, middle)
         above, under = np.where(is_beyond, quantile - z, above), np.where(is_beyond, under, quantile - z)
-    return np.where(known, top - mean * safe, np.where(size > 1, top, np.nan))
+    return np.where(varies, top - mean * safe, np.where(size > 1, top, np.nan))
 
 
 def _where_zero(above: Floats, under: Floats) -> Floats:
@@ -66,25 +66,25 @@ def _where_zero(above: Floats, under: Floats) -> Floats:
     return np.asarray(rise / (rise - np.where(is_known, under, -0.5)))
 
 
-def _counted(below: Floats) -> tuple[Floats, Floats]:
+def _counted(distances: Floats) -> tuple[Floats, Floats]:
     """Return values as columns with how often each occurs in each row; the first column is 0."""
-    distinct = np.unique(below[np.isfinite(below)])
+    distinct = np.unique(distances[np.isfinite(distances)])
     if distinct.size <= _FEW_VALUES:
         columns = np.concatenate([[0.0], distinct])
-        counts = np.stack([np.zeros(len(below)), *((below == value).sum(axis=1) for value in distinct)], axis=1)
+        counts = np.stack([np.zeros(len(distances)), *((distances == value).sum(axis=1) for value in distinct)], axis=1)
         return np.broadcast_to(columns, counts.shape), counts
-    counts = np.concatenate([np.zeros((len(below), 1)), np.isfinite(below)], axis=1)
-    return np.concatenate([np.zeros((len(below), 1)), np.nan_to_num(below)], axis=1), counts.astype(np.float64)
+    counts = np.concatenate([np.zeros((len(distances), 1)), np.isfinite(distances)], axis=1)
+    return np.concatenate([np.zeros((len(distances), 1)), np.nan_to_num(distances)], axis=1), counts.astype(np.float64)
 
 
-def _tilted(below: Floats, counts: Floats, size: Floats, shift: Floats) -> tuple[Floats, Floats]:
+def _tilted(distances: Floats, counts: Floats, size: Floats, shift: Floats) -> tuple[Floats, Floats]:
     """Return the mean, below the top, whose saddlepoint is at `shift`, and the normal quantile of its probability."""
-    weight = 1 / (shift[:, None] + below)
+    weight = 1 / (shift[:, None] + distances)
     total = (counts * weight).sum(axis=1)
-    mean = (counts * weight * below).sum(axis=1) / total
+    mean = (counts * weight * distances).sum(axis=1) / total
     root = 2 * (size * np.log(total / size) - (counts * np.log(weight)).sum(axis=1))
     w = np.sqrt(np.maximum(root, 1e-300))
-    moved = (mean[:, None] - below) * weight * (size / total)[:, None]
+    moved = (mean[:, None] - distances) * weight * (size / total)[:, None]
     u = total / size * np.sqrt((counts * moved**2).sum(axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
         quantile = w + np.log(u / w) / w

@@ -117,11 +117,11 @@ class Design:
         share = self.share if self.share_of_next is None else self.share_of_next(cases)
         return max(SIGNIFICANT * share / self.metrics, SMALLEST_P)
 
-    def of_cases(self, kept: NDArray[np.bool_] | Sequence[int]) -> Design:
+    def of_cases(self, selected: NDArray[np.bool_] | Sequence[int]) -> Design:
         """Return the same over some of the cases, with their clusters numbered from 0."""
         if self.units is None:
             return self
-        return replace(self, units=np.unique(self.units[kept], return_inverse=True)[1])
+        return replace(self, units=np.unique(self.units[selected], return_inverse=True)[1])
 
     def pairs(self, scores: Floats) -> Pairs | None:
         """Return a table for claims with missing cells at their worst; None where nothing is missing."""
@@ -352,16 +352,16 @@ def _unseen(scores: Floats, adjusted: Floats, deltas: Floats, design: Design) ->
     Returns:
         For each row n where differences rarer than 1 in n cases cannot show, or None.
     """
-    found: list[int | None] = [None] * len(scores)
+    counts: list[int | None] = [None] * len(scores)
     span = span_of(design.ends)
     if design.by != "mean" or design.figure is not None or span is None or design.baseline is None:
-        return found
+        return counts
     for row in np.flatnonzero(adjusted < SIGNIFICANT).tolist():
         differences, side = subtract(scores[row], scores[design.baseline]), 1 if deltas[row] > 0 else -1
         if could_cancel(differences, span, side=side):
             adjusted[row] = max(adjusted[row], p_of_unseen(differences, span, side=side), SIGNIFICANT)
-            found[row] = one_in(int(np.isfinite(differences).sum()))
-    return found
+            counts[row] = one_in(int(np.isfinite(differences).sum()))
+    return counts
 
 
 def _uneven(scores: Floats, adjusted: Floats, rates: NDArray[np.bool_], design: Design) -> tuple[int, ...]:
@@ -373,22 +373,24 @@ def _uneven(scores: Floats, adjusted: Floats, rates: NDArray[np.bool_], design: 
     return tuple(some[place] for place in uneven(differences))
 
 
-def _times(found: Comparison, unit: float) -> Comparison:
+def _times(comparison: Comparison, unit: float) -> Comparison:
     """Return a comparison of scores that are `unit` times as large."""
 
-    def scaled(one: T, figures: Sequence[str], intervals: Sequence[str]) -> T:
-        changed = {name: times(getattr(one, name), unit) for name in figures}
-        changed_intervals = {name: interval_times(getattr(one, name), unit) for name in intervals}
-        return replace(one, **changed, **changed_intervals)
+    def scaled(record: T, figures: Sequence[str], intervals: Sequence[str]) -> T:
+        changed = {name: times(getattr(record, name), unit) for name in figures}
+        changed_intervals = {name: interval_times(getattr(record, name), unit) for name in intervals}
+        return replace(record, **changed, **changed_intervals)
 
-    step = found.lead.next_step
+    step = comparison.lead.next_step
     figures = ("mean", "delta", "detectable", "common_mean", "detectable_fall", "detectable_rise")
     ends = ("ci", "delta_ci", "mean_at_worst", "delta_at_worst")
     return replace(
-        found,
-        rows=tuple(scaled(row, figures, ends) for row in found.rows),
-        lead=scaled(replace(found.lead, next_step=step and scaled(step, ("differ_at_most",), ())), ("lead",), ("ci",)),
-        winner=found.winner and scaled(found.winner, ("mean", "shrunken"), ("ci",)),
+        comparison,
+        rows=tuple(scaled(row, figures, ends) for row in comparison.rows),
+        lead=scaled(
+            replace(comparison.lead, next_step=step and scaled(step, ("differ_at_most",), ())), ("lead",), ("ci",)
+        ),
+        winner=comparison.winner and scaled(comparison.winner, ("mean", "shrunken"), ("ci",)),
     )
 
 
@@ -396,9 +398,9 @@ def _held_against_baseline(scores: Floats, rates: NDArray[np.bool_], design: Des
     """Test all rows against the baseline, a block of them at a time."""
     blocks = list(row_blocks(scores.shape))
     both = design.pairs_of_rates(rates)
-    found: list[Tested] = []
+    tests: list[Tested] = []
     for rows in blocks:
-        found += paired_tests(
+        tests += paired_tests(
             from_baseline(scores, design.baseline, rows),
             seed=design.seed,
             rates=both[rows],
@@ -406,7 +408,7 @@ def _held_against_baseline(scores: Floats, rates: NDArray[np.bool_], design: Des
             units=design.units,
             figures=design.figures(range(*rows.indices(len(scores)))),
         )
-    return found
+    return tests
 
 
 def _detectable(
@@ -416,14 +418,14 @@ def _detectable(
     family = max(1, sum(row.n >= 2 for row in tested) * design.metrics)
     tests = math.ceil(family / max(design.share, SMALLEST_P))
     both = design.pairs_of_rates(rates) & (design.units is None)
-    found: list[tuple[Change, Change]] = []
+    changes: list[tuple[Change, Change]] = []
     for row, is_rate, test in zip(scores, both.tolist(), tested, strict=True):
         rate = None
         if is_rate and test.n:
             before = scores[design.baseline or 0]
             rate = float(before[np.isfinite(row) & np.isfinite(before)].mean())
-        found.append(detectable(test.spread, test.units, tests, rate))
-    return found
+        changes.append(detectable(test.spread, test.units, tests, rate))
+    return changes
 
 
 def is_claimed(row: int, delta: float | None, claimed: Claimed) -> bool:
@@ -446,17 +448,17 @@ def _means_ci(scores: Floats, rates: NDArray[np.bool_], design: Design, z: float
     units = design.units
     if design.figure is not None:
         return row_intervals(design.figure, units, z)
-    found = intervals(by_unit(scores, units), z)
+    ends = intervals(by_unit(scores, units), z)
     for i in np.flatnonzero(rates).tolist() if units is None else ():
         row = scores[i][np.isfinite(scores[i])]
-        found[i] = wilson(float(row.sum()), row.size, z)
-    return found
+        ends[i] = wilson(float(row.sum()), row.size, z)
+    return ends
 
 
 def _skewed(values: Floats) -> int | None:
-    found = skewness(values)
-    is_known = np.isfinite(found)
-    if not is_known.any() or np.median(found[is_known]) <= SKEWED:
+    skews = skewness(values)
+    is_known = np.isfinite(skews)
+    if not is_known.any() or np.median(skews[is_known]) <= SKEWED:
         return None
     return int(np.median(np.isfinite(values).sum(axis=1)[is_known]))
 
@@ -499,11 +501,11 @@ class _Race:
         """Whether differences of rows are those of their scores, so that one table tells of all pairs."""
         return self.by == "mean" and self.figure is None
 
-    def _figures(self, others: Sequence[int]) -> FigureDifferences | None:
+    def _figures(self, rivals: Sequence[int]) -> FigureDifferences | None:
         """What is known of the figure of the best less those of others; None where it is their scores that differ."""
         if self.figure is None or self.first is None:
             return None
-        return differences(self.figure, self.first, others, self.units).times(self.sign)
+        return differences(self.figure, self.first, rivals, self.units).times(self.sign)
 
     def _p_of_leads(self) -> Floats:
         """Of the best against each row; NaN or 1 against itself."""
@@ -518,19 +520,19 @@ class _Race:
         return rank(self._each(), self.seed)
 
     def ranks(self) -> list[tuple[int, int] | None]:
-        found: list[tuple[int, int] | None] = [None] * self.size
+        by_row: list[tuple[int, int] | None] = [None] * self.size
         each = self._each()
         if self.first is None or not self._is_of_means or each.shape[1] < PAIRS:
-            return found
+            return by_row
         for row, (low, high) in zip(self.rows.tolist(), self._ranking.ranks.tolist(), strict=True):
-            found[row] = (low, high)
-        return found
+            by_row[row] = (low, high)
+        return by_row
 
     def common_means(self) -> list[float | None]:
-        found: list[float | None] = [None] * self.size
+        by_row: list[float | None] = [None] * self.size
         for row, mean in zip(self.rows.tolist(), self.means.tolist(), strict=False):  # no means without common cases
-            found[row] = self.sign * mean
-        return found
+            by_row[row] = self.sign * mean
+        return by_row
 
     def candidates(self, clear: bool, lead: Lead) -> tuple[int, ...]:
         """Rows that could be the best. Where it is not clear, the closest rival is always among them."""
@@ -589,8 +591,8 @@ class _Race:
             return False, Lead(because="only one combination is ranked")
         both = self.rates[rivals] & self.rates[self.first]
         tested = self._leads_tested(rivals, both)
-        p = np.array([math.nan if one.p is None else one.p for one in tested])
-        ahead = np.array([one.delta or 0.0 for one in tested])
+        p = np.array([math.nan if test.p is None else test.p for test in tested])
+        ahead = np.array([test.delta or 0.0 for test in tested])
         clear = bool((ahead > 0).all() and (p < self.level).all())
         if clear and (hanging := self._hanging()):
             return False, hanging
@@ -598,12 +600,12 @@ class _Race:
             return False, unseen
         least_sure = np.lexsort((ahead, -np.where(np.isnan(p), np.inf, np.where(ahead > 0, p, 2.0))))[0]
         closest = int(np.argmin(ahead) if clear else least_sure)
-        found, (leads,) = tested[closest], self._leads(rivals[[closest]])
-        facts = (int(self.rows[rivals[closest]]), found.delta, found.ci, found.p, found.n)
+        closest_test, (leads,) = tested[closest], self._leads(rivals[[closest]])
+        facts = (int(self.rows[rivals[closest]]), closest_test.delta, closest_test.ci, closest_test.p, closest_test.n)
         if clear:
             return True, Lead(*facts)
         candidates = set(self.candidates(False, Lead(*facts)))
-        because = _because(found, leads, self.units, self.level)
+        because = _because(closest_test, leads, self.units, self.level)
         return False, Lead(*facts, self._next_step(rivals, tested, both, candidates), because)
 
     def _p_at_worst(self, rows: Sequence[int]) -> Floats:
@@ -630,8 +632,8 @@ class _Race:
         """What the best hangs on, where it is ahead of every rival but for missing cells, also of rows not ranked."""
         if self.pairs is None or self.best is None:
             return None
-        others = [row for row in np.flatnonzero(self.has_score).tolist() if row != self.best]
-        some = self._with_missing(others)
+        scored_rows = [row for row in np.flatnonzero(self.has_score).tolist() if row != self.best]
+        some = self._with_missing(scored_rows)
         p = self._p_at_worst(some)
         failing = np.flatnonzero(~(p < self.level)).tolist()
         if not failing:
@@ -642,21 +644,21 @@ class _Race:
         figure = self.pairs.figure
         figures = None if figure is None else differences(figure, self.best, [rival], self.pairs.units).times(self.sign)
         rates = self.by == "mean" and bool(np.isin(leads[np.isfinite(leads)], (-1, 0, 1)).all())
-        (found,) = paired_tests(
+        (test,) = paired_tests(
             leads, seed=self.seed, rates=rates, compare=self.by, units=self.pairs.units, figures=figures
         )
-        return Lead(rival, found.delta, found.ci, found.p, found.n, None, f"that {hangs_on(count)}", count)
+        return Lead(rival, test.delta, test.ci, test.p, test.n, None, f"that {hangs_on(count)}", count)
 
     def _unseen(self, rivals: NDArray[np.int64], tested: Sequence[Tested]) -> Lead | None:
         """The rival whose lead a rare loss could cancel that no case shows; None where there is none."""
         if self.span is None or not self._is_of_means:
             return None
-        for place, found in zip(rivals.tolist(), tested, strict=True):
+        for place, test in zip(rivals.tolist(), tested, strict=True):
             leads = subtract(self.scores[self.first], self.scores[place])
             if could_cancel(leads, self.span, side=1):
-                count = one_in(found.n)
+                count = one_in(test.n)
                 because = unseen(count, is_gain=True)
-                facts = (int(self.rows[place]), found.delta, found.ci, found.p, found.n)
+                facts = (int(self.rows[place]), test.delta, test.ci, test.p, test.n)
                 return Lead(*facts, because=because, unseen=count)
         return None
 
@@ -666,14 +668,14 @@ class _Race:
 
     def _leads_tested(self, rivals: NDArray[np.int64], rates: NDArray[np.bool_]) -> list[Tested]:
         """Test the best against others, a block of them at a time."""
-        found: list[Tested] = []
+        tests: list[Tested] = []
         for rows in row_blocks((len(rivals), self.scores.shape[1])):
             leads = self._leads(rivals[rows])
             figures = self._figures(rivals[rows].tolist())
-            found += paired_tests(
+            tests += paired_tests(
                 leads, seed=self.seed, rates=rates[rows], compare=self.by, units=self.units, figures=figures
             )
-        return found
+        return tests
 
     def _next_step(
         self, rivals: NDArray[np.int64], tested: Sequence[Tested], rates: NDArray[np.bool_], candidates: set[int]

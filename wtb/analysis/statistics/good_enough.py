@@ -59,7 +59,7 @@ class Standing:
 
 
 def standings(
-    scores: Floats, design: Design, margin: float, *, could_be_best: Sequence[int], over: Sequence[int]
+    scores: Floats, design: Design, margin: float, *, could_be_best: Sequence[int], compared_rows: Sequence[int]
 ) -> list[Standing]:
     """Return how far every row is behind the best.
 
@@ -68,34 +68,42 @@ def standings(
         design: How rows are compared. Only means of scores have bounds.
         margin: The loss that does not matter.
         could_be_best: The rows that could be the best of all.
-        over: The rows among which the best is.
+        compared_rows: The rows among which the best is.
     """
     if design.figure is not None or design.by != "mean":
         return [Standing()] * len(scores)
     if (unit := unit_of(scores)) != 1.0:
         scaled = replace(design, ends=interval_times(design.ends, 1 / unit))
-        found = standings(scores / unit, scaled, margin / unit, could_be_best=could_be_best, over=over)
-        return [replace(one, behind=interval_times(one.behind, unit)) for one in found]
-    found = [Standing()] * len(scores)
+        by_row = standings(
+            scores / unit, scaled, margin / unit, could_be_best=could_be_best, compared_rows=compared_rows
+        )
+        return [replace(standing, behind=interval_times(standing.behind, unit)) for standing in by_row]
+    by_row = [Standing()] * len(scores)
     scores = cleaned(scores)
     present = np.isfinite(scores)
-    ranked, kept, units = _complete(present, design, over)
+    ranked, columns, units = _complete(present, design, compared_rows)
     span, has_scale = _span(scores, design), math.isfinite(design.width)
-    race = _Race(design.sign * scores[ranked][:, kept], units, margin, span, has_scale=has_scale)
+    race = _Race(design.sign * scores[ranked][:, columns], units, margin, span, has_scale=has_scale)
     if not race.shows_anything:
-        return found
+        return by_row
     best = [ranked.index(row) for row in could_be_best if row in ranked]
     if len(best) < len(could_be_best):  # the best of all is not one of these
         best = race.could_be_best(design.seed)
     level = design.level
-    most, least = race.most_behind(level), race.least_behind(level / 2, best)
+    most_behind, least_behind = race.most_behind(level), race.least_behind(level / 2, best)
     if level < (whole := SIGNIFICANT / design.metrics):  # what was shown before is no new claim
         is_known = np.array([[(row, within) in design.known_standings for within in (True, False)] for row in ranked])
-        most = np.where(is_known[:, 0], race.most_behind(whole), most) if is_known[:, 0].any() else most
-        least = np.where(is_known[:, 1], race.least_behind(whole / 2, best), least) if is_known[:, 1].any() else least
+        most_behind = (
+            np.where(is_known[:, 0], race.most_behind(whole), most_behind) if is_known[:, 0].any() else most_behind
+        )
+        least_behind = (
+            np.where(is_known[:, 1], race.least_behind(whole / 2, best), least_behind)
+            if is_known[:, 1].any()
+            else least_behind
+        )
     for place, row in enumerate(ranked):
-        high = min(max(0.0, float(most[place])), design.width)
-        found[row] = standing_of(min(max(0.0, float(least[place])), high), high, margin)
+        high = min(max(0.0, float(most_behind[place])), design.width)
+        by_row[row] = standing_of(min(max(0.0, float(least_behind[place])), high), high, margin)
     pairs = design.pairs(scores)
     if pairs is not None:
         worst = np.array([span * _largest_weight(design.units)])
@@ -105,27 +113,29 @@ def standings(
             each = by_unit(gaps[None], design.units)
             return float(_upper(each[:, np.isfinite(each[0])], worst, np.array([quantile]), has_scale=has_scale)[0])
 
-        others = [row for row in over if present[row].any()]
+        scored_rows = [row for row in compared_rows if present[row].any()]
         candidates = [ranked[place] for place in best]
         for row in ranked:
-            rivals = others if found[row].within else candidates
-            found[row] = at_worst(pairs, row, rivals, found[row], margin, bound, lower=design.sign < 0)
-    return found if race.can_show_yes else [one if one.within is False else Standing() for one in found]
+            rivals = scored_rows if by_row[row].within else candidates
+            by_row[row] = at_worst(pairs, row, rivals, by_row[row], margin, bound, lower=design.sign < 0)
+    return (
+        by_row if race.can_show_yes else [standing if standing.within is False else Standing() for standing in by_row]
+    )
 
 
-def lacks_scale(scores: Floats, design: Design, over: Sequence[int]) -> bool:
+def lacks_scale(scores: Floats, design: Design, compared_rows: Sequence[int]) -> bool:
     """Return whether no row can be shown to be good enough because there is no scale, and there are too few cases."""
     if design.figure is not None or design.by != "mean" or math.isfinite(design.width):
         return False
-    _, kept, units = _complete(np.isfinite(scores), design, over)
-    return (kept.size if units is None else np.unique(units).size) < NEEDED_WITHOUT_SCALE
+    _, columns, units = _complete(np.isfinite(scores), design, compared_rows)
+    return (columns.size if units is None else np.unique(units).size) < NEEDED_WITHOUT_SCALE
 
 
-def _complete(present: Mask, design: Design, over: Sequence[int]) -> tuple[list[int], Numbers, Units]:
+def _complete(present: Mask, design: Design, compared_rows: Sequence[int]) -> tuple[list[int], Numbers, Units]:
     """Return the rows that are ranked, the cases that all of them have, and the units of these."""
-    ranked = [row for row in over if present[row].any() and present[row].mean() >= ELIGIBLE]
-    kept = np.flatnonzero(present[ranked].all(axis=0) & bool(ranked))
-    return ranked, kept, design.of_cases(kept.tolist()).units if kept.size else None
+    ranked = [row for row in compared_rows if present[row].any() and present[row].mean() >= ELIGIBLE]
+    columns = np.flatnonzero(present[ranked].all(axis=0) & bool(ranked))
+    return ranked, columns, design.of_cases(columns.tolist()).units if columns.size else None
 
 
 def standing_of(low: float, high: float, margin: float) -> Standing:
@@ -172,15 +182,15 @@ def at_worst(
         claim = Claim(row, rival, side) if standing.within else Claim(rival, row, side)
         every, excess = pairs.fills(claim)
         # What the second row of the claim is ahead of the first at most; of no interval nothing is known.
-        end = max(-side * every.estimate, _known(bound(-side * excess.differences)))
+        end = max(-side * every.estimate, _or_unbounded(bound(-side * excess.differences)))
         is_open = is_more(end, margin) if standing.within else not is_more(-end, margin)
         count += missing if is_open else 0
         low, high = (low, max(high, end)) if standing.within else (max(0.0, min(low, -end)), high)
-    found = standing_of(low, high, margin)
-    return replace(found, hangs_on=count) if found.within != standing.within else found
+    changed = standing_of(low, high, margin)
+    return replace(changed, hangs_on=count) if changed.within != standing.within else changed
 
 
-def _known(end: float) -> float:
+def _or_unbounded(end: float) -> float:
     return math.inf if math.isnan(end) else end
 
 
@@ -266,26 +276,26 @@ class _Race:
     def _bounds(self, z: Floats, rivals: Sequence[int], side: Side) -> Floats:
         """Return the largest upper bound of the gaps (side is 1), or of what is gained (-1), over the rivals."""
         about = side * self.gaps + self._about(z)
-        others = np.full_like(about, -np.inf)
-        others[:, list(rivals)] = about[:, list(rivals)]
-        np.fill_diagonal(others, -np.inf)
+        rival_bounds = np.full_like(about, -np.inf)
+        rival_bounds[:, list(rivals)] = about[:, list(rivals)]
+        np.fill_diagonal(rival_bounds, -np.inf)
         count = min(RIVALS, self.rows - 1, len(rivals))
         if count < 1:
             return np.zeros(self.rows)
-        nearest = np.argpartition(-others, count - 1, axis=1)[:, :count]
-        row, place = np.nonzero(np.isfinite(np.take_along_axis(others, nearest, axis=1)))
+        nearest = np.argpartition(-rival_bounds, count - 1, axis=1)[:, :count]
+        row, place = np.nonzero(np.isfinite(np.take_along_axis(rival_bounds, nearest, axis=1)))
         rival = nearest[row, place]
-        found = np.full((self.rows, count), -np.inf)
+        bounds = np.full((self.rows, count), -np.inf)
         for start in range(0, len(row), step := max(1, (1 << 21) // max(1, self.scores.shape[1]))):
             some = slice(start, start + step)
             gaps = by_unit(side * subtract(self.scores[rival[some]], self.scores[row[some]]), self.units)
             worst = np.full(len(gaps), self.worst)
-            found[row[some], place[some]] = _upper(gaps, worst, z[rival[some]], has_scale=self.has_scale)
-        return np.asarray(found.max(axis=1))
+            bounds[row[some], place[some]] = _upper(gaps, worst, z[rival[some]], has_scale=self.has_scale)
+        return np.asarray(bounds.max(axis=1))
 
     def _about(self, z: Floats) -> Floats:
         """Return about how far bounds are above the gaps: as the normal distribution has it, and without variation."""
-        chance = np.array([max(NORMAL.cdf(-one), sys.float_info.min) for one in z.tolist()])
+        chance = np.array([max(NORMAL.cdf(-quantile), sys.float_info.min) for quantile in z.tolist()])
         return np.asarray(np.hypot(z * self.errors, self.worst * -np.log(chance) / self.size))
 
 

@@ -46,12 +46,12 @@ def intervals(values: Floats, z: float = Z) -> Floats:
         rows x 2; NaN for fewer than two cases, and without variation: then nothing is known of how far the mean could
         be off.
     """
-    found = np.full((len(values), 2), np.nan)
+    ends = np.full((len(values), 2), np.nan)
     for i, row in enumerate(values):
         row = row[np.isfinite(row)]
         if row.size >= 2 and not is_constant(row):
-            found[i] = _hull(row, z)
-    return found
+            ends[i] = _hull(row, z)
+    return ends
 
 
 def upper_ends(values: Floats, z: Floats) -> Floats:
@@ -109,12 +109,12 @@ def skewness(values: Floats, *, signed: bool = False) -> Floats:
     NaN for fewer than SKEWED_FROM cases, which say too little about it, and without variation. signed: negative if the
     low values are the rare ones.
     """
-    found = np.full(len(values), np.nan)
+    skews = np.full(len(values), np.nan)
     for i, row in enumerate(values):
         row = row[np.isfinite(row)]
         if row.size >= SKEWED_FROM and not is_constant(row):
-            found[i] = _moments(row)[1] / math.sqrt(row.size)
-    return found if signed else np.abs(found)
+            skews[i] = _moments(row)[1] / math.sqrt(row.size)
+    return skews if signed else np.abs(skews)
 
 
 def is_constant(row: Floats) -> bool:

@@ -121,12 +121,15 @@ def hold(
     Returns:
         By metric what was found of each row, and of each pool.
     """
-    found = [_tests(one, pools, seed, units) for one in metrics]
-    plain = [_corrected(found, [getattr(one, side) for one in found]) for side in ("worse", "better")]
-    lasting = [_corrected(found, [getattr(one.at_worst, side) for one in found]) for side in ("worse", "better")]
+    tests = [_tests(sides, pools, seed, units) for sides in metrics]
+    plain = [_corrected(tests, [getattr(metric_tests, side) for metric_tests in tests]) for side in ("worse", "better")]
+    lasting = [
+        _corrected(tests, [getattr(metric_tests.at_worst, side) for metric_tests in tests])
+        for side in ("worse", "better")
+    ]
     return [
-        _contrasts(one, [side[place] for side in plain], [side[place] for side in lasting], len(sides.gains))
-        for place, (one, sides) in enumerate(zip(found, metrics, strict=True))
+        _contrasts(metric_tests, [side[place] for side in plain], [side[place] for side in lasting], len(sides.gains))
+        for place, (metric_tests, sides) in enumerate(zip(tests, metrics, strict=True))
     ]
 
 
@@ -136,8 +139,8 @@ def _tests(sides: Sides, pools: Sequence[Sequence[int]], seed: int, units: Units
     figures = None if sides.figures is None else _with_pooled(sides.figures, table, pools, units)
     is_rate = np.arange(len(table)) < (len(gains) if sides.rates else 0)  # pools have shares
     tested = paired_tests(table, seed=seed, rates=is_rate, compare=sides.compare, units=units, figures=figures)
-    p = np.array([math.nan if one.p is None else one.p for one in tested])
-    signs = np.array([one.delta or 0.0 for one in tested])
+    p = np.array([math.nan if test.p is None else test.p for test in tested])
+    signs = np.array([test.delta or 0.0 for test in tested])
     each = differences_by_unit(table, units)
     lows = figures.inner[:, 0] if figures else _lower(table, is_rate, sides.compare, units)
     worse, better = np.where(signs < 0, p / 2, 1 - p / 2), np.where(signs > 0, p / 2, 1 - p / 2)
@@ -177,14 +180,16 @@ def _with_pooled(
     return FigureDifferences(_with_pools(figures.swaps, pools), ends, inner)
 
 
-def _corrected(found: Sequence[_Tests], one_sided: Sequence[Floats]) -> list[Floats]:
+def _corrected(tests: Sequence[_Tests], one_sided: Sequence[Floats]) -> list[Floats]:
     """p of a loss, or of a gain, corrected over all that can show one; what cannot keeps its own."""
     p = [each.copy() for each in one_sided]
-    shown = [one.can_show & np.isfinite(each) for one, each in zip(found, p, strict=True)]
-    weights = np.concatenate([np.full(rows.sum(), 1 / max(rows.sum(), 1)) for rows in shown] or [np.zeros(0)])
-    adjusted = holm(np.concatenate([each[rows] for each, rows in zip(p, shown, strict=True)] or [np.zeros(0)]), weights)
+    can_show = [metric_tests.can_show & np.isfinite(each) for metric_tests, each in zip(tests, p, strict=True)]
+    weights = np.concatenate([np.full(rows.sum(), 1 / max(rows.sum(), 1)) for rows in can_show] or [np.zeros(0)])
+    adjusted = holm(
+        np.concatenate([each[rows] for each, rows in zip(p, can_show, strict=True)] or [np.zeros(0)]), weights
+    )
     start = 0
-    for each, rows in zip(p, shown, strict=True):
+    for each, rows in zip(p, can_show, strict=True):
         each[rows] = adjusted[start : start + rows.sum()]
         start += rows.sum()
     return p
@@ -196,7 +201,7 @@ def _contrasts(tests: _Tests, plain: Sequence[Floats], lasting: Sequence[Floats]
     for before, after in zip(plain, lasting, strict=True):
         is_hanging |= (before < SIGNIFICANT) & ~(after < SIGNIFICANT) & (missing > 0)
     together = sum(tested.spread is not None for tested in tests.tested[:rows])
-    found = [
+    contrasts = [
         Contrast(
             n=tested.n,
             differ=int(np.count_nonzero(np.nan_to_num(tests.table[i]))),
@@ -216,7 +221,7 @@ def _contrasts(tests: _Tests, plain: Sequence[Floats], lasting: Sequence[Floats]
         )
         for i, tested in enumerate(tests.tested)
     ]
-    return found[:rows], found[rows:]
+    return contrasts[:rows], contrasts[rows:]
 
 
 def cases_for(margin: float, spreads: Floats, correlation: Floats | None = None) -> int:
@@ -249,7 +254,7 @@ def _lower(gains: Floats, rates: NDArray[np.bool_] | bool, compare: Compare, uni
     """From where on the true gain of each row lies, 95 times of 100; NaN where nothing varies."""
     if compare == "median":
         return np.asarray(shifts(by_unit(gains, units))[1][:, 0])  # of an interval of 95%: at 97.5% rather than 95%
-    found = intervals(by_unit(gains, units), ONE_SIDED)[:, 0]
+    lows = intervals(by_unit(gains, units), ONE_SIDED)[:, 0]
     if units is None and np.any(rates):
-        found[rates] = rate_difference(gains[rates], ONE_SIDED)[:, 0]
-    return np.asarray(found)
+        lows[rates] = rate_difference(gains[rates], ONE_SIDED)[:, 0]
+    return np.asarray(lows)

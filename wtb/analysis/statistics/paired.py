@@ -98,18 +98,18 @@ def paired_tests(
     """
     if figures is None and (unit := unit_of(differences)) != 1.0:
         tested = paired_tests(differences / unit, seed=seed, rates=rates, compare=compare, units=units)
-        return [one.times(unit) for one in tested]
+        return [test.times(unit) for test in tested]
     differences = cleaned(differences)
     cases = np.isfinite(differences).sum(axis=1)
     each = differences_by_unit(differences, units)
     counts = np.isfinite(each).sum(axis=1)
     if compare == "median":
-        found, ci = shifts(each)
+        centres, ci = shifts(each)
         spread = spreads_of(ci, counts)
         is_rate = np.zeros(len(each), dtype=np.bool_)
     else:
         linear = by_unit(differences, units)
-        found, spread, ci = means(differences), spreads(linear), intervals(linear)
+        centres, spread, ci = means(differences), spreads(linear), intervals(linear)
         is_rate = np.broadcast_to(np.asarray(rates) & (units is None), len(differences))
         ci[is_rate] = rate_difference(differences[is_rate])
     swaps = each
@@ -119,9 +119,9 @@ def paired_tests(
     p = chance(swaps, seed, compare)
     if units is not None:
         p[counts < FEWEST] = np.nan
-    ci, p = _agreeing(found, ci, p)
+    ci, p = _agreeing(centres, ci, p)
     with np.errstate(invalid="ignore"):
-        columns = (found, ci, p, found / spread, spread)
+        columns = (centres, ci, p, centres / spread, spread)
     return list(map(Tested, cases.tolist(), *map(defined, columns), counts.tolist()))
 
 
@@ -261,9 +261,9 @@ def holm(p: Floats, weights: Floats | None = None) -> Floats:
     """
     weights = np.ones_like(p) if weights is None else weights
     order = np.argsort(p / weights)[: np.isfinite(p).sum()]
-    left = np.cumsum(weights[order][::-1])[::-1]
+    remaining = np.cumsum(weights[order][::-1])[::-1]
     adjusted = np.full_like(p, np.nan)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] / weights[order] * left))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] / weights[order] * remaining))
     return adjusted
 
 

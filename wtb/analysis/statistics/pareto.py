@@ -12,10 +12,10 @@ def front(costs: Floats) -> list[int]:
 
     A row dominates another where it is nowhere worse and somewhere better. Rows with a NaN are left out.
     """
-    known = np.flatnonzero(np.isfinite(costs).all(axis=1))
-    found = costs[known]
+    numbers = np.flatnonzero(np.isfinite(costs).all(axis=1))
+    candidates = costs[numbers]
     return [
         int(number)
-        for number, row in zip(known, found, strict=True)
-        if not ((found <= row).all(axis=1) & (found < row).any(axis=1)).any()
+        for number, row in zip(numbers, candidates, strict=True)
+        if not ((candidates <= row).all(axis=1) & (candidates < row).any(axis=1)).any()
     ]

@@ -20,18 +20,18 @@ from wtb.analysis.statistics.intervals import Floats, Z, is_constant
 
 EXACT_TO = 200  # pairs of which the distribution of the test is counted; the normal one is as near beyond
 _NEAR = 1e-13  # of the largest difference; averages that are nearer to each other are the same
-_HELD = 4  # averages that are held at once, for each difference
+_AVERAGES_AT_ONCE = 4  # averages that are held at once, for each difference
 
 
 def signed_ranks(differences: Floats) -> Floats:
     """Each difference's rank by size among those of its row that are not 0, with its sign; equal sizes share theirs."""
-    found = np.where(np.isfinite(differences), 0.0, np.nan)
-    for row, ranks in zip(differences, found, strict=True):
+    signed = np.where(np.isfinite(differences), 0.0, np.nan)
+    for row, ranks in zip(differences, signed, strict=True):
         differ = np.flatnonzero(np.nan_to_num(row))
         sizes, place, counts = np.unique(np.abs(row[differ]), return_inverse=True, return_counts=True)
         if sizes.size:
             ranks[differ] = (np.cumsum(counts) - (counts - 1) / 2)[place] * np.sign(row[differ])
-    return found
+    return signed
 
 
 def shifts(differences: Floats) -> tuple[Floats, Floats]:
@@ -54,8 +54,8 @@ def shifts(differences: Floats) -> tuple[Floats, Floats]:
 
 def spreads_of(ends: Floats, counts: Floats) -> Floats:
     """The standard deviation that differences without outliers would have, for intervals as wide as these."""
-    found = (ends[:, 1] - ends[:, 0]) * np.sqrt(counts) / (2 * Z)
-    return np.asarray(np.where(found > 0, found, np.nan))
+    spreads = (ends[:, 1] - ends[:, 0]) * np.sqrt(counts) / (2 * Z)
+    return np.asarray(np.where(spreads > 0, spreads, np.nan))
 
 
 @lru_cache(maxsize=1024)
@@ -90,44 +90,44 @@ class _Averages:
         """The average at a place, from 0."""
         if self._scale == 0:
             return 0.0
-        below, upto = self._around(place)
-        if self._is_same(below, upto):
-            inside = below.partners < self._values.size
-            return float(((self._values[inside] + self._values[below.partners[inside]]) / 2).min())
-        counts = upto.partners - below.partners
+        lower, upper = self._around(place)
+        if self._is_same(lower, upper):
+            inside = lower.partners < self._values.size
+            return float(((self._values[inside] + self._values[lower.partners[inside]]) / 2).min())
+        counts = upper.partners - lower.partners
         first = np.repeat(self._own, counts)
-        second = np.arange(first.size) - np.repeat(np.cumsum(counts) - counts - below.partners, counts)
+        second = np.arange(first.size) - np.repeat(np.cumsum(counts) - counts - lower.partners, counts)
         remaining = (self._values[first] + self._values[second]) / 2
-        return float(np.partition(remaining, place - below.total)[place - below.total])
+        return float(np.partition(remaining, place - lower.total)[place - lower.total])
 
     def _around(self, place: int) -> tuple[_Count, _Count]:
         """The counts of two bounds with the place between them and few others."""
         right = bisect_right(self._counts, place, key=lambda counted: counted.total)
-        below, upto = self._counts[right - 1], self._counts[right]
+        lower, upper = self._counts[right - 1], self._counts[right]
         for turn in itertools.count():
-            between = upto.total - below.total
-            if between <= _HELD * self._values.size or self._is_same(below, upto):
+            between = upper.total - lower.total
+            if between <= _AVERAGES_AT_ONCE * self._values.size or self._is_same(lower, upper):
                 break
             share = 0.5
             if turn % 3 < 2:  # in turn a little below the place, a little above it, and, whatever their shape, halfway
-                share = (place - below.total + (turn % 3 - 0.5) * _HELD * self._values.size / 2) / between
-            guess = below.most + (upto.most - below.most) * min(max(share, 0.001), 0.999)
+                share = (place - lower.total + (turn % 3 - 0.5) * _AVERAGES_AT_ONCE * self._values.size / 2) / between
+            guess = lower.bound + (upper.bound - lower.bound) * min(max(share, 0.001), 0.999)
             counted = self._counted(guess)
-            below, upto = (below, counted) if counted.total > place else (counted, upto)
-            self._counts.insert(bisect_right(self._counts, guess, key=lambda counted: counted.most), counted)
-        return below, upto
+            lower, upper = (lower, counted) if counted.total > place else (counted, upper)
+            self._counts.insert(bisect_right(self._counts, guess, key=lambda counted: counted.bound), counted)
+        return lower, upper
 
-    def _is_same(self, below: _Count, upto: _Count) -> bool:
-        return upto.most - below.most <= _NEAR * self._scale
+    def _is_same(self, lower: _Count, upper: _Count) -> bool:
+        return upper.bound - lower.bound <= _NEAR * self._scale
 
-    def _counted(self, most: float) -> _Count:
-        partners = np.maximum(np.searchsorted(self._values, 2 * most - self._values, side="right"), self._own)
-        return _Count(most, partners, int(partners.sum()) - self._values.size * (self._values.size - 1) // 2)
+    def _counted(self, bound: float) -> _Count:
+        partners = np.maximum(np.searchsorted(self._values, 2 * bound - self._values, side="right"), self._own)
+        return _Count(bound, partners, int(partners.sum()) - self._values.size * (self._values.size - 1) // 2)
 
 
 class _Count(NamedTuple):
-    """How many averages are no more than `most`; partners: of each difference, up to which later one."""
+    """How many averages are no more than `bound`; partners: of each difference, up to which later one."""
 
-    most: float
+    bound: float
     partners: NDArray[np.int64]
     total: int

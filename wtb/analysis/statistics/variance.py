@@ -59,9 +59,9 @@ def components(scores: Floats, shared: NDArray[np.int64], nodes: int) -> Compone
         if not pairs.any():
             steps.append(0.0)
             continue
-        found = min(max(float(products[pairs].mean()), before), within)
-        steps.append(found - before)
-        before = found
+        covariance = min(max(float(products[pairs].mean()), before), within)
+        steps.append(covariance - before)
+        before = covariance
     common, *own = steps
     return Components(
         max(between, 0.0), common, tuple(own), max(within - before, 0.0), cases, repeats, int((~complete).sum())

@@ -32,11 +32,11 @@ from wtb.core.serialization.codec import decode
 class _Shown:
     """A value that cannot be stored: fingerprints and graphs have it as Python shows it."""
 
-    def __init__(self, shown: str) -> None:
-        self._shown = shown
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def __repr__(self) -> str:
-        return self._shown
+        return self._text
 
 
 class DescribedWorkflow(Workflow):
@@ -87,7 +87,7 @@ def facts_of(description: WorkflowDescription) -> WorkflowFacts:
         approval=description["approval"],
         schema=_schema(description["state"]),
         input=None if description["input"] is None else _schema(description["input"]),
-        nodes={one["name"]: _node(one, description["nodes"][one["name"]]) for one in graph["nodes"]},
+        nodes={node["name"]: _node(node, description["nodes"][node["name"]]) for node in graph["nodes"]},
         entries=tuple(graph["entries"]),
         starts=tuple(description["starts"]),
         edges=tuple(map(_edge, graph["edges"])),
@@ -148,7 +148,8 @@ def _node(graph: NodeDocument, described: PublishedNode) -> Node:
         threads=described["threads"],
     )
     variants = {
-        one["name"]: _variant(graph["name"], one, described["variants"][one["name"]]) for one in graph["variants"]
+        variant["name"]: _variant(graph["name"], variant, described["variants"][variant["name"]])
+        for variant in graph["variants"]
     }
     node = Node(graph["name"], rules, variants[graph["default"]])
     node.variants = variants
@@ -164,14 +165,14 @@ def _variant(node: str, graph: VariantDocument, described: PublishedVariant) -> 
 
 
 def _schema(shape: PublishedShape) -> Schema:
-    keys = {name: _key(name, one, shape["model"]) for name, one in shape["keys"].items()}
+    keys = {name: _key(name, key, shape["model"]) for name, key in shape["keys"].items()}
     return Schema(BaseModel if shape["model"] else None, keys, shape["open"])
 
 
 def _key(name: str, described: PublishedKey, is_checked: bool) -> Key:
     kind = described["type"]
     annotation = _refused(kind) if is_checked and not kind["plain"] else plain_type(kind)
-    return Key(name, annotation, _named(described["reducer"]), described["required"], shown=kind["shown"])
+    return Key(name, annotation, _named(described["reducer"]), described["required"], type_name=kind["shown"])
 
 
 def _refused(kind: PublishedType) -> Any:

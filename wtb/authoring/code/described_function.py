@@ -22,10 +22,10 @@ class DescribedFunction:
         kinds = inspect.Parameter
         parameters = [kinds("state", kinds.POSITIONAL_ONLY), kinds("ctx", kinds.POSITIONAL_ONLY)]
         self.__annotations__ = {"return": returns}
-        for key, one in described["parameters"].items():
-            default = kinds.empty if one["required"] else None
+        for key, parameter in described["parameters"].items():
+            default = kinds.empty if parameter["required"] else None
             parameters.append(kinds(key, kinds.KEYWORD_ONLY, default=default))
-            self.__annotations__[key] = plain_type(one["type"])
+            self.__annotations__[key] = plain_type(parameter["type"])
         if described["any"]:
             parameters.append(kinds("others", kinds.VAR_KEYWORD))
         self.__signature__ = inspect.Signature(parameters, return_annotation=returns)

@@ -144,12 +144,12 @@ def described_names(names: Sequence[RegisteredName]) -> list[DescribedName]:
     """Import and describe what is registered."""
     describe: Mapping[str, Callable[[RegisteredName], Any]] = {"workflow": _workflow_at, "evaluator": _evaluator_at}
     described: list[DescribedName] = []
-    for one in names:
+    for registration in names:
         try:
-            text = orjson.dumps(describe[one["kind"]](one)).decode()
-            described.append({**one, "description": text, "error": None})
+            text = orjson.dumps(describe[registration["kind"]](registration)).decode()
+            described.append({**registration, "description": text, "error": None})
         except WTBError as error:
-            described.append({**one, "description": None, "error": str(error)})
+            described.append({**registration, "description": None, "error": str(error)})
     return described
 
 
@@ -168,11 +168,11 @@ def _evaluator_at(registered: RegisteredName) -> EvaluatorDescription:
     return describe_evaluator(function)
 
 
-def _listed(given: Any) -> Any:
+def _listed(scale: Any) -> Any:
     """Return a scale, or those of several metrics, as JSON has them."""
-    if isinstance(given, Mapping):
-        return {key: _listed(value) for key, value in given.items()}
-    return list(given) if isinstance(given, tuple) else given
+    if isinstance(scale, Mapping):
+        return {key: _listed(value) for key, value in scale.items()}
+    return list(scale) if isinstance(scale, tuple) else scale
 
 
 def _shape(schema: Schema, schemas: bool) -> PublishedShape:
@@ -206,28 +206,28 @@ def _node(node: Node, schemas: bool) -> PublishedNode:
 
 
 def _variant(node: Node, variant: Variant, schemas: bool) -> PublishedVariant:
-    params, shown = _params(variant.params)
-    return {"function": _variant_function(variant, node.code(variant), schemas), "params": params, "shown": shown}
+    params, texts = _params(variant.params)
+    return {"function": _variant_function(variant, node.code(variant), schemas), "params": params, "shown": texts}
 
 
 def _variant_function(variant: Variant, code: Any, schemas: bool) -> PublishedFunction:
     """Describe the function of a variant with what the kind of its node says are its parameters."""
     try:
-        known, takes_any = variant.parameters
+        parameters, takes_any = variant.parameters
     except (InputError, TypeError, ValueError):  # a runnable, or what is not written in Python
         return {"fingerprint": fingerprint(code), "parameters": {}, "any": False}
-    return _described(variant.fn, code, known.values(), takes_any, schemas)
+    return _described(variant.fn, code, parameters.values(), takes_any, schemas)
 
 
-def _params(given: Params) -> tuple[dict[str, str], dict[str, str]]:
+def _params(variant_params: Params) -> tuple[dict[str, str], dict[str, str]]:
     """Return values as typed JSON, and those that cannot be stored as Python shows them."""
-    params, shown = {}, {}
-    for name, value in given.items():
+    params, texts = {}, {}
+    for name, value in variant_params.items():
         try:
             params[name] = encode(value).decode()
         except StateError:
-            shown[name] = storable(repr(value))
-    return params, shown
+            texts[name] = storable(repr(value))
+    return params, texts
 
 
 def _function(function: Callable[..., Any], code: Any, schemas: bool) -> PublishedFunction:
@@ -235,8 +235,10 @@ def _function(function: Callable[..., Any], code: Any, schemas: bool) -> Publish
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some that are not written in Python have none
         return {"fingerprint": fingerprint(code), "parameters": {}, "any": True}
-    named = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
-    return _described(function, code, named, any(one.kind is one.VAR_KEYWORD for one in parameters), schemas)
+    named = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    return _described(
+        function, code, named, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters), schemas
+    )
 
 
 def _described(
@@ -249,8 +251,8 @@ def _described(
     return {
         "fingerprint": fingerprint(code),
         "parameters": {
-            one.name: _parameter(one, _type(hints.get(one.name, Any), schemas), has_default=schemas)
-            for one in parameters
+            parameter.name: _parameter(parameter, _type(hints.get(parameter.name, Any), schemas), has_default=schemas)
+            for parameter in parameters
         },
         "any": takes_any,
     }
@@ -292,7 +294,7 @@ def _is_plain(annotation: Any) -> bool:
     if origin is dict:
         return args[0] is str and _is_plain(args[1])
     if origin is Literal:
-        return all(isinstance(one, str | int | None) for one in args)
+        return all(isinstance(argument, str | int | None) for argument in args)
     try:
         return annotation in _PLAIN
     except TypeError:  # what cannot be hashed

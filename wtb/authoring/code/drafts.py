@@ -93,14 +93,14 @@ class Draft:
         data = decode(text.encode())
 
         def drafts(of_node: Any) -> Any:
-            return None if of_node is None else [VariantDraft(**one) for one in of_node]
+            return None if of_node is None else [VariantDraft(**fields) for fields in of_node]
 
         return cls(
             data["workflow"],
             data["path"],
             {node: drafts(of_node) for node, of_node in data["vary"].items()},
             {node: drafts(of_node) for node, of_node in data["forks"].items()},
-            [NamedEvaluator(**one) for one in data["evaluators"]],
+            [NamedEvaluator(**fields) for fields in data["evaluators"]],
             data["params"],
             data["servers"],
             data["permitted"],
@@ -164,7 +164,10 @@ def complete(
         variants = _vary(draft, bound, code, completed)
         completed.problems += [(("params",), text) for text in bound.param_problems(params)]
     _evaluate(draft, evaluators or {}, code, completed)
-    named = [replace(ref, shown=one.name) for ref, one in zip(draft.evaluators, completed.evaluators, strict=False)]
+    named = [
+        replace(ref, shown=evaluator.name)
+        for ref, evaluator in zip(draft.evaluators, completed.evaluators, strict=False)
+    ]
     completed.recipe = Recipe(draft.path, variants, named, params, list(completed.vary), draft.servers)
     return completed
 
@@ -174,7 +177,7 @@ def _vary(draft: Draft, workflow: Workflow, code: Code, completed: Completed) ->
     names: dict[str, list[str]] = {}
     variants: list[AddedVariant] = []
     for node_name in workflow.in_order(draft.vary):
-        wanted, node = draft.vary[node_name], workflow.varied(node_name)
+        refs, node = draft.vary[node_name], workflow.varied(node_name)
         if node is None:
             around = next((name for name in names if node_name.startswith(f"{name}.")), None)
             text = f"workflow {workflow.name!r} has no node {node_name!r}{did_you_mean(node_name, workflow.nodes)}"
@@ -185,17 +188,17 @@ def _vary(draft: Draft, workflow: Workflow, code: Code, completed: Completed) ->
                 )
             completed.problems.append((("vary", node_name), text))
             continue
-        if wanted is None:
+        if refs is None:
             names[node_name] = node.active()
             if not names[node_name]:
                 text = f"every variant of node {node_name!r} is deactivated; expected at least one, or a list of names"
                 completed.problems.append((("vary", node_name), text))
             continue
-        for number, ref in enumerate(wanted):
+        for number, ref in enumerate(refs):
             added, wrong = add(workflow, node_name, ref, code)
             variants += [added] if added is not None else []
             completed.problems += [(("vary", node_name, number), text) for text in wrong]
-        names[node_name] = [ref.name for ref in wanted]
+        names[node_name] = [ref.name for ref in refs]
     variants += add_for_forks(workflow, draft.forks, code)[0]  # a fork whose variant cannot be made any more fails
     completed.vary = vary = {name: names[name] for name in draft.vary if name in names}
     for name, node in () if draft.is_checked else workflow.nodes.items():
@@ -230,8 +233,8 @@ def add(workflow: Workflow, node_name: str, ref: VariantDraft, code: Code) -> tu
     if ref.is_own:
         if ref.name in node.variants:
             return None, []
-        near, known = did_you_mean(ref.name, node.variants), nearest_names(ref.name, node.variants)
-        return None, [f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {known})"]
+        near, names = did_you_mean(ref.name, node.variants), nearest_names(ref.name, node.variants)
+        return None, [f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {names})"]
     added = AddedVariant(node.name, ref.name, ref.source, ref.of, ref.params)
     try:
         variant = make_variant(node, added, code.load)
@@ -240,18 +243,18 @@ def add(workflow: Workflow, node_name: str, ref: VariantDraft, code: Code) -> tu
     return added, workflow.add_variant(variant)
 
 
-def _evaluate(draft: Draft, given: Mapping[str, Callable[..., Any]], code: Code, completed: Completed) -> None:
+def _evaluate(draft: Draft, functions: Mapping[str, Callable[..., Any]], code: Code, completed: Completed) -> None:
     """Make the evaluators of a draft, each under a name of its own."""
     for number, ref in enumerate(draft.evaluators):
         try:
-            evaluator = make_evaluator(ref.name, ref.options, code.load, given.get(ref.name))
+            evaluator = make_evaluator(ref.name, ref.options, code.load, functions.get(ref.name))
         except InputError as error:
             completed.problems += [(("evaluate", number), text) for text in error.problems]
             continue
-        taken = {other.name for other in completed.evaluators}
-        if evaluator.name in taken and "field" in ref.options:
+        names = {other.name for other in completed.evaluators}
+        if evaluator.name in names and "field" in ref.options:
             evaluator = replace(evaluator, name=f"{evaluator.name}:{ref.options['field']}")
-        if evaluator.name in taken and draft.workflow is not None:  # else scores of the last one stay
+        if evaluator.name in names and draft.workflow is not None:  # else scores of the last one stay
             text = f"two evaluators are named {evaluator.name!r}; give one another with the option 'name'"
             completed.problems.append((("evaluate", number), text))
         completed.evaluators.append(evaluator)

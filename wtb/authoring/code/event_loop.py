@@ -320,10 +320,10 @@ def see_own_tasks_only() -> None:
 
 def _own_tasks(loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
     """Return a set of all tasks for the loop."""
-    asked = asyncio.get_running_loop() if loop is None else loop
-    tasks = _all_tasks(asked)
+    target = asyncio.get_running_loop() if loop is None else loop
+    tasks = _all_tasks(target)
     call = _call.get()
-    if call is None or asked not in _loops:
+    if call is None or target not in _loops:
         return tasks
     return {task for task in tasks if getattr(task, "wtb_call", call) is call}
 
@@ -378,8 +378,8 @@ async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def _cancel_others() -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
         task.cancel()
-    if others:
-        await asyncio.wait(others, timeout=GRACE_S)
+    if tasks:
+        await asyncio.wait(tasks, timeout=GRACE_S)

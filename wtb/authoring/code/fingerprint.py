@@ -101,7 +101,7 @@ def evaluator_code(named: Iterable[tuple[NamedEvaluator, Evaluator]]) -> Recorde
     Returns:
         Name -> fingerprint, and what these rest on; both below the node `EVALUATORS`.
     """
-    found: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     parts: dict[str, dict[str, str]] = {}
     for by, evaluator in named:
         code = Code("", {})
@@ -110,27 +110,29 @@ def evaluator_code(named: Iterable[tuple[NamedEvaluator, Evaluator]]) -> Recorde
             code = _Makers((), Recipe(by.name)).add_to(code_of(fn))
         options = {key: value for key, value in by.options.items() if key != "timeout"}
         declared = [evaluator.better, evaluator.compare, evaluator.scale, evaluator.on_failure]
-        told = {"options": options, "declaration": declared}
-        words = {name: orjson.dumps(value, option=_SORTED, default=shown) for name, value in told.items()}
-        found[evaluator.name] = hashlib.sha256(b"".join((code.fingerprint.encode(), *words.values()))).hexdigest()[:16]
+        facts = {"options": options, "declaration": declared}
+        words = {name: orjson.dumps(value, option=_SORTED, default=stable_text) for name, value in facts.items()}
+        fingerprints[evaluator.name] = hashlib.sha256(
+            b"".join((code.fingerprint.encode(), *words.values()))
+        ).hexdigest()[:16]
         digests = {name: hashlib.sha256(text).hexdigest()[:8] for name, text in words.items()}
         parts[evaluator.name] = {**code.parts, **digests}
-    return RecordedCode({EVALUATORS: found}, stored_code({EVALUATORS: parts}))
+    return RecordedCode({EVALUATORS: fingerprints}, stored_code({EVALUATORS: parts}))
 
 
 def _codes_of(nodes: Iterable[Node], vary: Mapping[str, Sequence[str]], makers: _Makers) -> dict[str, dict[str, Code]]:
     """Node -> variant -> the code and parameters behind it."""
-    found: dict[str, dict[str, Code]] = {}
+    by_node: dict[str, dict[str, Code]] = {}
     for node in nodes:
         codes: dict[int, Code] = {}  # variants often share their function
-        chosen = [node.variants[name] for name in vary.get(node.name, [node.default])]
-        for variant in chosen:
+        variants = [node.variants[name] for name in vary.get(node.name, [node.default])]
+        for variant in variants:
             if id(variant.fn) not in codes:
                 codes[id(variant.fn)] = code_of(node.code(variant))
-        found[node.name] = {
-            variant.name: makers.add_to(makers.with_params(variant, codes[id(variant.fn)])) for variant in chosen
+        by_node[node.name] = {
+            variant.name: makers.add_to(makers.with_params(variant, codes[id(variant.fn)])) for variant in variants
         }
-    return found
+    return by_node
 
 
 class _Makers:
@@ -141,18 +143,18 @@ class _Makers:
         self._added = set() if recipe is None else {(added.node, added.name) for added in recipe.variants}
         functions = [variant.fn for node in nodes for variant in node.variants.values()]
         self._run_later = frozenset((fn.__module__, fn.__name__) for fn in functions if _is_defined_at_top(fn))
-        self._made: dict[frozenset[str], tuple[Code, bool]] = {}  # by import paths
+        self._makers: dict[frozenset[str], tuple[Code, bool]] = {}  # by import paths
 
     def add_to(self, code: Code) -> Code:
         """Return code with the part MADE_BY, if it holds values and its workflow is imported."""
-        if not (code.held.values and self._paths):
+        if not (code.holdings.values and self._paths):
             return code
-        paths = frozenset((*self._paths, *code.held.places))
-        if paths not in self._made:
+        paths = frozenset((*self._paths, *code.holdings.places))
+        if paths not in self._makers:
             modules = tuple(dict.fromkeys(path.partition(":")[0] for path in self._paths))
             maker = ImportTime(modules, tuple(sorted(paths)), self._run_later)
-            self._made[paths] = code_of(maker), has_varying_call(maker)
-        graph_code, varies = self._made[paths]
+            self._makers[paths] = code_of(maker), has_varying_call(maker)
+        graph_code, varies = self._makers[paths]
         files = graph_code.parts.keys() & graph_code.files.values()  # apart, since nodes may write them
         return replace(
             code,
@@ -162,7 +164,7 @@ class _Makers:
                 MADE_BY: graph_code.source,
                 **{f"{MADE_BY} {name}": graph_code.parts[name] for name in sorted(files)},
             },
-            varying=[*code.varying, *(_computed(code.held.values, paths) if varies else ())],
+            varying=[*code.varying, *(_computed(code.holdings.values, paths) if varies else ())],
             not_followed=list(dict.fromkeys((*code.not_followed, *graph_code.not_followed))),
         )
 
@@ -171,7 +173,7 @@ class _Makers:
         if not variant.params:
             return code
         try:
-            words = orjson.dumps(dict(variant.params), option=orjson.OPT_SORT_KEYS, default=shown)
+            words = orjson.dumps(dict(variant.params), option=orjson.OPT_SORT_KEYS, default=stable_text)
         except TypeError:  # what JSON does not have, such as a whole number of more than 64 bits
             words = repr(sorted(variant.params.items())).encode("utf-8", "surrogatepass")
         module = module_of(module_name_of(inspect.unwrap(getattr(variant.fn, "func", variant.fn))))
@@ -185,8 +187,8 @@ class _Makers:
             return replace(code, fingerprint=text, parts={**code.parts, "parameters": digest, **short}, files=paths)
         values = {f"{VALUE}{variant.name}.{name}": value for name, value in variant.params.items()}
         parts = {**code.parts, f"{VALUE}parameters": digest, **short}
-        held = Held({**code.held.values, **values}, code.held.places)
-        return replace(code, fingerprint=text, parts=parts, held=held, files=paths)
+        holdings = Held({**code.holdings.values, **values}, code.holdings.places)
+        return replace(code, fingerprint=text, parts=parts, holdings=holdings, files=paths)
 
 
 def _is_defined_at_top(fn: Any) -> bool:
@@ -203,7 +205,7 @@ def _computed(values: Namespace, paths: Iterable[str]) -> Iterator[str]:
             yield name
 
 
-def shown(value: Any) -> str:
+def stable_text(value: Any) -> str:
     """Return text that stands for a parameter which cannot be stored, the same in every process."""
     text = _ADDRESS.sub("", repr(value))
     return f"{text} {fingerprint(value)}" if is_own_code(value) else text

@@ -25,7 +25,7 @@ from wtb.core.serialization.user_modules import barred, open_folder, shadowed_fi
 MAX_PATH = 500
 
 # With the separator, so that a folder whose name only begins like ours is not taken for ours.
-_HERE = (str(Path(__file__).parents[2]) + os.sep, os.path.dirname(importlib.__file__) + os.sep, "<frozen")
+_IMPORT_MACHINERY = (str(Path(__file__).parents[2]) + os.sep, os.path.dirname(importlib.__file__) + os.sep, "<frozen")
 
 
 def load(path: str) -> Any:
@@ -39,15 +39,15 @@ def load(path: str) -> Any:
     module_name, _, attribute = path.partition(":")
     if not module_name or not attribute:
         raise InputError(f"{path!r} is not an import path; expected 'pkg.module:attribute'")
-    found = _import(path, module_name)
+    loaded = _import(path, module_name)
     if (file := shadowed_file(module_name)) is not None:
         raise InputError(f"{path!r}: {_rename(file)}")
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            names = [name for name in dir(found) if not name.startswith("_")]
+        if not hasattr(loaded, part):
+            names = [name for name in dir(loaded) if not name.startswith("_")]
             raise InputError(f"{path!r}: module {module_name!r} has no {part!r}{did_you_mean(part, names)}")
-        found = getattr(found, part)
-    return found
+        loaded = getattr(loaded, part)
+    return loaded
 
 
 def _import(path: str, module_name: str) -> Any:
@@ -95,15 +95,15 @@ def _near_module(name: str) -> str:
     parent, dot, _ = name.rpartition(".")
     folder = Path.cwd().joinpath(*parent.split("."))
     try:
-        there = [entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()]
+        modules = [entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or entry.is_dir()]
     except OSError:
         return ""
-    return did_you_mean(name, (f"{parent}{dot}{module}" for module in there if module.isidentifier()))
+    return did_you_mean(name, (f"{parent}{dot}{module}" for module in modules if module.isidentifier()))
 
 
 def own_frames(error: BaseException) -> str:
     """An error with the last five frames of the user's own code; none of WTB's or of the import system's."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_HERE)]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_IMPORT_MACHINERY)]
     lines = [f'  File "{f.filename}", line {f.lineno}, in {f.name}: {f.line}' for f in frames[-5:]]
     if isinstance(error, SyntaxError):
         lines.append(f'  File "{error.filename}", line {error.lineno}: {(error.text or "").strip()}')
@@ -129,13 +129,13 @@ def registered(start: Path | None = None) -> Mapping[str, str]:
     setting = find_setting("workflows", start)
     if setting is None:
         return {}
-    names = setting.found
+    names = setting.content
     if not isinstance(names, dict) or not all(isinstance(path, str) for path in names.values()):
         raise InputError(f"{setting.file}: {setting.title} must map names to import paths")
     beside = shadowed_setting("workflows", setting)
-    if beside is None or not isinstance(beside.found, dict):
+    if beside is None or not isinstance(beside.content, dict):
         return names
-    for name, path in beside.found.items():
+    for name, path in beside.content.items():
         if names.get(name, path) != path:
             raise InputError(
                 f"workflow {name!r} is registered twice: as {names[name]!r} in {setting.file} and as {path!r} in "
@@ -177,9 +177,9 @@ def workflow_path(name: str) -> str:
         return name
     names = registered()
     if name not in names:
-        known = f"one of the registered ({', '.join(names)})" if names else "a name registered in wtb.toml"
-        wanted = did_you_mean(name, names) or f"; expected {known} or an import path 'pkg.module:attribute'"
-        raise InputError(f"there is no workflow {name!r}{wanted}")
+        expected = f"one of the registered ({', '.join(names)})" if names else "a name registered in wtb.toml"
+        hint = did_you_mean(name, names) or f"; expected {expected} or an import path 'pkg.module:attribute'"
+        raise InputError(f"there is no workflow {name!r}{hint}")
     return names[name]
 
 

@@ -13,7 +13,7 @@ from wtb.authoring.code.sources.distributions import distribution_of
 from wtb.core.mappings import Namespace
 
 _SEQUENCE, _EITHER = ("steps",), ("func", "afunc", "kwargs")
-_HELD: Mapping[str, tuple[str, ...] | None] = {  # class -> what it holds; None: all of it
+_PARTS_BY_CLASS: Mapping[str, tuple[str, ...] | None] = {  # class -> what it holds; None: all of it
     "langchain_core.RunnableBindingBase": ("bound", "kwargs", "config", "config_factories"),
     "langchain_core.RunnableRetry": ("max_attempt_number", "retry_exception_types", "wait_exponential_jitter"),
     "langchain_core.RunnableSequence": _SEQUENCE,
@@ -56,14 +56,14 @@ def parts_of(thing: Any) -> Namespace | None:
         return _graph(thing)
     if foreign and "langchain_core.BaseLanguageModel" in names:  # its settings, but no clients and no keys
         return {name: value for name, value in _all(thing).items() if isinstance(value, _PLAIN)}
-    known = names & _HELD.keys()
-    if not known:
+    matching = names & _PARTS_BY_CLASS.keys()
+    if not matching:
         return None
-    if not foreign or any(_HELD[name] is None for name in known):
+    if not foreign or any(_PARTS_BY_CLASS[name] is None for name in matching):
         return _all(thing)
     if hasattr(thing, "builder"):  # a compiled graph: its nodes are those of what it was made of
         return {"builder": thing.builder}
-    known_parts = {part for name in known for part in _HELD[name] or ()}
+    known_parts = {part for name in matching for part in _PARTS_BY_CLASS[name] or ()}
     return {part: getattr(thing, part) for part in sorted(known_parts) if getattr(thing, part, None) is not None}
 
 
@@ -97,4 +97,4 @@ def _graph(builder: Any) -> Namespace:
 
 @lru_cache(maxsize=1024)
 def _names(kind: type) -> frozenset[str]:
-    return frozenset(f"{one.__module__.partition('.')[0]}.{one.__name__.partition('[')[0]}" for one in kind.__mro__)
+    return frozenset(f"{base.__module__.partition('.')[0]}.{base.__name__.partition('[')[0]}" for base in kind.__mro__)

@@ -69,8 +69,8 @@ class Recipe:
         data = decode(text.encode())
         return cls(
             data["workflow"],
-            [AddedVariant(**one) for one in data["variants"]],
-            [NamedEvaluator(**one) for one in data["evaluators"]],
+            [AddedVariant(**fields) for fields in data["variants"]],
+            [NamedEvaluator(**fields) for fields in data["evaluators"]],
             data["params"],
             data["vary"],
             data["servers"],
@@ -82,14 +82,14 @@ def assemble(recipe: Recipe) -> tuple[Workflow | None, list[Evaluator]]:
     workflow = None
     if recipe.workflow is not None:
         workflow = workflow_at(recipe.workflow).copy()
-        for name in workflow.in_order(dict.fromkeys((*recipe.vary, *(one.node for one in recipe.variants)))):
+        for name in workflow.in_order(dict.fromkeys((*recipe.vary, *(variant.node for variant in recipe.variants)))):
             workflow.varied(name)  # one after the other, as in `bind`: the variants of one may be what has the next
-            for one in recipe.variants:
-                if one.node == name:
-                    workflow.add_variant(make_variant(workflow.nodes[name], one))
+            for added in recipe.variants:
+                if added.node == name:
+                    workflow.add_variant(make_variant(workflow.nodes[name], added))
         for server, declared in recipe.servers.items():
             add_server(workflow, server, declared)
-    return workflow, [named(one) for one in recipe.evaluators]
+    return workflow, [named(evaluator) for evaluator in recipe.evaluators]
 
 
 def add_server(workflow: Workflow, name: str, declared: Mapping[str, Any]) -> None:
@@ -109,7 +109,7 @@ def make_variant(node: Node, added: AddedVariant, resolve: Callable[[str], Any] 
     return node.variant_type(node.name, added.name, parent.fn, {**parent.params, **added.params}, parent.description)
 
 
-def named(one: NamedEvaluator, given: Callable[..., Any] | None = None) -> Evaluator:
+def named(ref: NamedEvaluator, fn: Callable[..., Any] | None = None) -> Evaluator:
     """An evaluator under the name that it has in a sweep. Raises InputError."""
-    evaluator = make_evaluator(one.name, one.options, load, given)
-    return replace(evaluator, name=one.shown or evaluator.name)
+    evaluator = make_evaluator(ref.name, ref.options, load, fn)
+    return replace(evaluator, name=ref.shown or evaluator.name)

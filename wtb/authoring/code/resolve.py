@@ -28,15 +28,15 @@ def workflow_at(name: str, problem: Callable[[str], str] = str) -> Workflow:
         raise InputError(*(problem(text) for text in error.problems)) from error
 
 
-def as_workflow(found: Any, name: str) -> Workflow:
+def as_workflow(source: Any, name: str) -> Workflow:
     """A workflow, a graph, or what a function makes of these, as a workflow. Raises InputError."""
-    given = found
-    if not isinstance(found, Workflow) and not is_graph(found):
-        found = made_by(found, f"{name!r}")
-    if isinstance(found, Workflow):
-        return found
+    original = source
+    if not isinstance(source, Workflow) and not is_graph(source):
+        source = made_by(source, f"{name!r}")
+    if isinstance(source, Workflow):
+        return source
     for adapter in entry_points(group=ADAPTERS, name="langgraph"):  # several where WTB is installed more than once
-        adapted: Workflow = adapter.load()(found, name, given)
+        adapted: Workflow = adapter.load()(source, name, original)
         return adapted
     raise InputError(
         f"{name!r} is a LangGraph graph, and this WTB has no adapter for it, as where it runs without being installed: "
@@ -44,10 +44,10 @@ def as_workflow(found: Any, name: str) -> Workflow:
     )
 
 
-def is_graph(found: Any) -> bool:
+def is_graph(candidate: Any) -> bool:
     """Return whether something is a graph of LangGraph, or variants beside one; without importing LangGraph."""
     return any(
-        kind.__module__.startswith(("langgraph.", "wtb.integrations.langgraph.")) for kind in type(found).__mro__
+        kind.__module__.startswith(("langgraph.", "wtb.integrations.langgraph.")) for kind in type(candidate).__mro__
     )
 
 

@@ -80,7 +80,7 @@ class Code:
         parts: Each function, class, global and file by its name, with a short digest of its own.
         varying: Globals that a fingerprint has by their source, since their values differ between processes.
         not_followed: What it may rest on, and could not be followed.
-        held: The values among it that objects hold.
+        holdings: The values among it that objects hold.
         source: As `fingerprint`, without the files.
         files: The path of each file among the parts, or that would be one if it were there, with the name of its part.
     """
@@ -89,7 +89,7 @@ class Code:
     parts: Mapping[str, str]
     varying: Sequence[str] = ()
     not_followed: Sequence[str] = ()
-    held: Held = field(default_factory=Held)
+    holdings: Held = field(default_factory=Held)
     source: str = ""
     files: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)  # they differ between machines
 
@@ -98,7 +98,7 @@ class Walk:
     """What a fingerprint covers: each function, class and object once, numbered in the order it was met."""
 
     def __init__(self, root: Any) -> None:
-        self.found: list[Any] = [root]
+        self.objects: list[Any] = [root]
         self.numbers = {id(root): 0}
         self.home = set(packages_looked_into(root))
         self._labels: dict[int, str] = {}
@@ -119,7 +119,7 @@ class Walk:
     def _run(self) -> Code:
         text = hashlib.sha256()
         parts: dict[str, Any] = {}
-        for thing in self.found:  # grows under way
+        for thing in self.objects:  # grows under way
             lines = list(self.describe(thing))
             text.update("\0".join([*(line for _, line in lines), "\n"]).encode("utf-8", "surrogatepass"))
             for label, line in lines:
@@ -134,8 +134,10 @@ class Walk:
             digests[name] = content[:8]
         not_followed = [*self._not_followed, *self._files.problems]
         is_held = self._values and not self._has_unknown_maker
-        held = Held(self._values, sorted(self._places)) if is_held else Held()
-        return Code(text.hexdigest()[:16], digests, [*self._varying], not_followed, held, source, self._files.paths())
+        holdings = Held(self._values, sorted(self._places)) if is_held else Held()
+        return Code(
+            text.hexdigest()[:16], digests, [*self._varying], not_followed, holdings, source, self._files.paths()
+        )
 
     def refer(self, value: Any, captured: bool = False, label: str | None = None) -> str:
         """What stands for `value` in a description. `captured`: it is in a cell, default or attribute."""
@@ -157,7 +159,7 @@ class Walk:
                 return self.number(value, label)
         return f"named {name_of(value)}" if hasattr(value, "__qualname__") else f"a {self.refer(kind)}"
 
-    def _held(self, holder: Any, name: str, value: Any) -> Line:
+    def _describe_held(self, holder: Any, name: str, value: Any) -> Line:
         """A value that an object holds under a name."""
         reference = self.refer(value, captured=True)
         return self._value_part(holder, name, value, reference), f"{name}: {reference}"
@@ -175,8 +177,8 @@ class Walk:
 
     def number(self, value: Any, label: str | None = None) -> str:
         if id(value) not in self.numbers:
-            self.numbers[id(value)] = len(self.found)
-            self.found.append(value)
+            self.numbers[id(value)] = len(self.objects)
+            self.objects.append(value)
             if label is not None:
                 self._labels[id(value)] = label
         return f"#{self.numbers[id(value)]}"
@@ -202,7 +204,7 @@ class Walk:
             self._files.read(module, [thing.node])
             yield from self.static(module, thing.mentions)
         elif isinstance(thing, list | tuple):
-            captured = thing is self.found[0]
+            captured = thing is self.objects[0]
             for value in thing:
                 reference = self.refer(value, captured)
                 yield self._value_part(thing, "", value, reference), reference
@@ -249,7 +251,7 @@ class Walk:
         elif "__wrapped__" in parts:  # what else functools.wraps copies differs between versions
             parts = {"": parts["__wrapped__"]}
         for name in sorted(parts, key=str):
-            yield self._held(thing, str(name), parts[name])
+            yield self._describe_held(thing, str(name), parts[name])
 
     def function(self, fn: FunctionType) -> Iterator[Line]:
         source, nodes = _source(fn)
@@ -257,7 +259,7 @@ class Walk:
         yield None, text or name_of(fn)
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             try:
-                yield self._held(fn, name, cell.cell_contents)
+                yield self._describe_held(fn, name, cell.cell_contents)
             except ValueError:  # not filled yet
                 yield None, f"{name}: empty"
         module = module_of(str(fn.__globals__.get("__name__")))
@@ -286,13 +288,13 @@ class Walk:
 
     def _names(self, namespace: Namespace, module: Module | None, mentions: Mentions) -> Iterator[Line]:
         """The globals that a function names, and the names that it takes of modules of the user's."""
-        taken: dict[str, dict[str, None]] = {}  # by module
+        attributes: dict[str, dict[str, None]] = {}  # by module
         spaces = [(module, namespace, {chain[0]: None for chain in mentions.chains})]
         if mentions.reaches_all and module is not None:
             yield from self._whole(module)
         for chain in mentions.chains:
-            yield from self._descend(namespace, chain, taken)
-        spaces += [(module_of(name), vars(sys.modules[name]), names) for name, names in taken.items()]
+            yield from self._descend(namespace, chain, attributes)
+        spaces += [(module_of(name), vars(sys.modules[name]), names) for name, names in attributes.items()]
         for place, space, names in spaces:
             for name in sorted(names.keys() & space.keys()):
                 if not name.startswith("__"):  # `__file__` differs between machines
@@ -304,7 +306,7 @@ class Walk:
             self._miss(module, f"line {line} imports a module by a computed name")
 
     def _descend(
-        self, namespace: Namespace, chain: tuple[str, ...], taken: dict[str, dict[str, None]]
+        self, namespace: Namespace, chain: tuple[str, ...], attributes: dict[str, dict[str, None]]
     ) -> Iterator[Line]:
         """Go along a chain of names through modules of the user's, and note what is taken of each."""
         space, value = namespace, namespace.get(chain[0])
@@ -312,7 +314,7 @@ class Walk:
             if not isinstance(value, ModuleType) or not self.is_ours(value):
                 return
             space = vars(value)
-            taken.setdefault(value.__name__, {})[attribute] = None
+            attributes.setdefault(value.__name__, {})[attribute] = None
             if attribute not in space:  # not imported yet, or made by a function when it is asked for
                 yield from self._static_chain(value.__name__, chain[chain.index(attribute) :])
                 return
@@ -338,21 +340,21 @@ class Walk:
                 return None if reference.startswith("#") else label, f"{name}: {reference}"
             return label, f"{name}: {reference}, {self._statements(place)}"  # others' object, which hides the function
         is_made = isinstance(value, type | FunctionType)  # by the statement, with all that it holds
-        held = [] if is_made else [self.refer(function) for function in self._callables(value)]
-        return None, f"{name}: {', '.join([self._statements(place), *held])}"
+        references = [] if is_made else [self.refer(function) for function in self._callables(value)]
+        return None, f"{name}: {', '.join([self._statements(place), *references])}"
 
     def _first_reference(self, place: Global, value: Any) -> str:
         """What stands for a value, as it was when this process saw it first if functions change it, as a cache."""
         module = sys.modules.get(place.module.name)
         if module is None or place.is_defined or not place.changers:
             return self.refer(value, label=str(place))
-        known = _FIRST.setdefault(module, {})
-        if place.name not in known:
+        first_references = _FIRST.setdefault(module, {})
+        if place.name not in first_references:
             reference = self.refer(value, label=str(place))
             if reference.startswith("#"):  # functions are in it
                 return reference
-            known[place.name] = reference
-        return known[place.name]
+            first_references[place.name] = reference
+        return first_references[place.name]
 
     def _statements(self, place: Global) -> str:
         """References to the statements that make a global."""
@@ -402,7 +404,7 @@ class Walk:
             for target in targets:
                 yield None, f"{'.'.join(chain)}: {self._statements(target)}"
             if not targets and (whole := module_at(module, chain)) is not None:
-                yield from self._whole(whole) if whole.is_own else [(None, f"module {whole.shown}")]
+                yield from self._whole(whole) if whole.is_own else [(None, f"module {whole.versioned_name}")]
         for imported in sorted(mentions.imports, key=str):
             yield from self._imported(module, imported)
         for line in mentions.computed:
@@ -413,15 +415,15 @@ class Walk:
 
     def _static_chain(self, name: str, attributes: tuple[str, ...]) -> Iterator[Line]:
         """What attributes of a module stand for, which this process may not have imported."""
-        shown = ".".join((name, *attributes))
+        dotted = ".".join((name, *attributes))
         targets = list(globals_in(name, attributes))
         for target in targets:
-            yield None, f"{shown}: {self._statements(target)}"
+            yield None, f"{dotted}: {self._statements(target)}"
         if targets:
             return
         module = submodule(name, attributes) or module_of(name)
         if module is not None:
-            yield from self._whole(module) if module.is_own else [(None, f"module {module.shown}")]
+            yield from self._whole(module) if module.is_own else [(None, f"module {module.versioned_name}")]
 
     def _whole(self, module: Module) -> Iterator[Line]:
         """All of a module, where any name of it may be used."""

@@ -20,17 +20,17 @@ class Allowance:
 
     def exceeded(self, usd: float, tokens: float, *, used_up: bool = False) -> Kind | None:
         """The kind of which more than that was spent; used_up: or all of it."""
-        for kind, most, spent in (("usd", self.usd, usd), ("tokens", self.tokens, tokens)):
-            if most is not None:
-                rounding = _ROUNDING * max(1.0, most)
-                if spent > most + rounding or (used_up and spent >= most - rounding):
+        for kind, limit, spent in (("usd", self.usd, usd), ("tokens", self.tokens, tokens)):
+            if limit is not None:
+                rounding = _ROUNDING * max(1.0, limit)
+                if spent > limit + rounding or (used_up and spent >= limit - rounding):
                     return kind  # type: ignore[return-value]  # both are one
         return None
 
     def words(self, kind: Kind) -> str:
         """What it is of a kind, and where from."""
-        most = self.usd if kind == "usd" else self.tokens
-        amount = f"{most:g} US dollars" if kind == "usd" else f"{most:.0f} tokens"
+        limit = self.usd if kind == "usd" else self.tokens
+        amount = f"{limit:g} US dollars" if kind == "usd" else f"{limit:.0f} tokens"
         if kind in self.declared:
             return f"{amount} (its max_{kind})"
         return f"{amount}, which is all that its budget has left"

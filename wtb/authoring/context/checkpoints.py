@@ -62,22 +62,22 @@ class CheckpointTaker:
 
     def _take(self, name: str | None, trigger: str, saved: Mapping[str, bytes] | None, *, only_changed: bool) -> None:
         with self._lock:
-            taken = self._workspace.take(allowed=self.allowed, until=self.until)
-            if only_changed and self._last == (taken.digest, self.saved):
+            snapshot = self._workspace.take(allowed=self.allowed, until=self.until)
+            if only_changed and self._last == (snapshot.digest, self.saved):
                 self._taken_at = time.monotonic()
                 return
             if self.allowed is not None:
-                self.allowed = max(0, self.allowed - sum(size for _, size in taken.new))
+                self.allowed = max(0, self.allowed - sum(size for _, size in snapshot.new))
             if saved is not None:
                 self.saved = saved
             checkpoint = {
                 "name": name,
                 "trigger": trigger,
                 "saved": {key: data.decode() for key, data in self.saved.items()},
-                "workspace": taken.digest,
-                "files": taken.new,
+                "workspace": snapshot.digest,
+                "files": snapshot.new,
                 "at": time.time(),
             }
             self._taken_at = time.monotonic()
-            self._last = taken.digest, self.saved
+            self._last = snapshot.digest, self.saved
         self._record.report("checkpoint", checkpoint)

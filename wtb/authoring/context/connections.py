@@ -25,7 +25,7 @@ from wtb.authoring.context.audit_hook import listen
 from wtb.authoring.context.node_context import Context
 from wtb.core.tree.stored_code import OUTSIDE
 
-_MOST: Final = 256  # connections that are followed, and names that are kept
+_MAX_CONNECTIONS: Final = 256  # connections that are followed, and names that are kept
 _BYTES_ACKED = struct.Struct("=120xQ")  # the beginning of Linux's `struct tcp_info`
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform.startswith("linux") else None
 _LOOK_S: Final = 0.25  # between two looks at all connections: each costs 5 us, and an attempt may share hundreds
@@ -112,7 +112,7 @@ class _Watch:
         for run in mine:
             run.opened.append(opened)
             run.context.record.report("connected", where)
-        if not mine and self.owns_process and len(self.outside) < _MOST:
+        if not mine and self.owns_process and len(self.outside) < _MAX_CONNECTIONS:
             self.outside.append(opened)
 
     def present_runs(self) -> list[_Run]:
@@ -182,7 +182,7 @@ class _Watch:
     def _follow(self, opened: list[_Opened]) -> None:
         for descriptor, family, where in opened:
             near = _near(descriptor, family)
-            if near is not None and len(self.followed) < _MOST:
+            if near is not None and len(self.followed) < _MAX_CONNECTIONS:
                 followed = _Followed(where, family, near, 0)
                 followed.sent = _sent(descriptor, followed) or 0
                 self.followed[descriptor] = followed
@@ -238,12 +238,12 @@ def _learn_names() -> None:
 
     @wraps(look_up)
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
-        found = look_up(host, *args, **kwargs)
+        addresses = look_up(host, *args, **kwargs)
         name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
-        if isinstance(name, str) and len(_watch.names) < _MOST:
-            for *_, address in found:
+        if isinstance(name, str) and len(_watch.names) < _MAX_CONNECTIONS:
+            for *_, address in addresses:
                 _watch.names[str(address[0])] = name
-        return found
+        return addresses
 
     socket.getaddrinfo = getaddrinfo
 

@@ -289,7 +289,7 @@ class Context:
 
     def _count(self, usd: float | None, model: str | None, tokens_in: int, tokens_out: int) -> float:
         named = "ctx.cost" if model is None else storable(str(model), 200)
-        used = normalized_usage(tokens_in, tokens_out, most=MOST_TOKENS)
+        used = normalized_usage(tokens_in, tokens_out, limit=MOST_TOKENS)
         spent, problems, is_known = 0.0, list(used.problems), used.whole
         if usd is not None:
             amount = _amount(usd)
@@ -383,7 +383,7 @@ class Context:
             StateError: If prompt or response cannot be stored.
             BudgetReached: If the attempt has now spent more than it may.
         """
-        spent, used = 0.0, normalized_usage(tokens_in, tokens_out, cached, most=MOST_TOKENS)
+        spent, used = 0.0, normalized_usage(tokens_in, tokens_out, cached, limit=MOST_TOKENS)
         if usd is not None or tokens_in or tokens_out:  # first: it was spent, whether or not the rest can be stored
             spent = self._count(usd, model, tokens_in, tokens_out)
         call = {

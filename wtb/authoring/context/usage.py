@@ -50,11 +50,11 @@ def normalized_usage(
     written: object = None,
     *,
     apart: bool = False,
-    most: int = MOST_OF_A_CALL,
+    limit: int = MOST_OF_A_CALL,
 ) -> Usage:
     """Return usage that can be counted and priced, whatever a server reports.
 
-    A count that is no whole number from 0 to `most` is dropped and counts as 0. More cached tokens than prompt tokens
+    A count that is no whole number from 0 to `limit` is dropped and counts as 0. More cached tokens than prompt tokens
     are clamped.
 
     Args:
@@ -63,7 +63,7 @@ def normalized_usage(
         cached: Tokens that were read from the provider's cache.
         written: Tokens that were written to it.
         apart: `tokens_in` does not include `cached` and `written`, as Anthropic counts.
-        most: The largest count that is plausible.
+        limit: The largest count that is plausible.
 
     Example:
         >>> normalized_usage(100, 10, cached=500).cached
@@ -74,9 +74,9 @@ def normalized_usage(
     problems: list[str] = []
     counts: list[int | None] = []
     for name, value in (("in", tokens_in), ("out", tokens_out), ("cached", cached), ("written", written)):
-        count = _count(value, most)
+        count = _count(value, limit)
         if count is None and value is not None:
-            problems.append(f"tokens {name}: {_shown(value)} is no count")
+            problems.append(f"tokens {name}: {_short_text(value)} is no count")
         counts.append(count)
     whole = not problems and counts[0] is not None and counts[1] is not None
     went_in, went_out, read, wrote = (count or 0 for count in counts)
@@ -112,16 +112,16 @@ def _of_openai(reported: Mapping[Any, Any], name_in: str, name_out: str) -> Usag
     )
 
 
-def _count(value: object, most: int) -> int | None:
+def _count(value: object, limit: int) -> int | None:
     """Return a count as a whole number; None for anything else, bools included."""
     if type(value) is float and value.is_integer():
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
         return None
     return int(value)
 
 
-def _shown(value: object) -> str:
+def _short_text(value: object) -> str:
     try:
         return f"{value!r:.40}"
     except Exception as error:  # noqa: BLE001 - the text of an object of user code, or of a very long number

@@ -61,7 +61,7 @@ def adapted(path: str, thing: Any) -> Any:
 
     @cache
     def scorer(arguments: str) -> Any:  # one for all cells of a process: it may load a model
-        return _made(path, thing, json.loads(arguments))
+        return _make_scorer(path, thing, json.loads(arguments))
 
     # Which of two rows is better is what scikit-learn's names of functions end with, and what other tools agree on.
     @evaluator(better=better, scale=scale, name=getattr(thing, "__name__", type(thing).__name__))
@@ -78,9 +78,9 @@ def adapted(path: str, thing: Any) -> Any:
         return score(scorer(_key(arguments)), sample)
 
     def check(options: Options) -> None:
-        if not isinstance(given := options.get("arguments") or {}, Mapping):
-            raise InputError(f"'arguments' is {describe(given)}; expected a mapping")
-        scorer(_key(given))
+        if not isinstance(arguments := options.get("arguments") or {}, Mapping):
+            raise InputError(f"'arguments' is {describe(arguments)}; expected a mapping")
+        scorer(_key(arguments))
 
     scored.wtb_check = check  # type: ignore[attr-defined]
     return needs_expected()(scored) if _needs_reference(tool, thing) else scored
@@ -92,7 +92,10 @@ def _needs_reference(tool: str, thing: Any) -> bool:
         return True
     kind = thing if isinstance(thing, type) else type(thing)
     if tool == "deepeval":
-        return any(getattr(one, "value", None) == "expected_output" for one in getattr(kind, "_required_params", ()))
+        return any(
+            getattr(parameter, "value", None) == "expected_output"
+            for parameter in getattr(kind, "_required_params", ())
+        )
     if tool == "ragas":
         return _ragas_needs_reference(kind)
     name = getattr(getattr(thing, "__registry_info__", None), "name", kind.__name__)
@@ -120,11 +123,11 @@ def _tool_of(thing: Any) -> str | None:
     return next((tool for tool, kind in _KINDS if (tool, kind) in named), None)
 
 
-def _made(path: str, thing: Any, arguments: Arguments) -> Any:
+def _make_scorer(path: str, thing: Any, arguments: Arguments) -> Any:
     """A scorer with its arguments. Raises InputError where it does not take them."""
     if inspect.isfunction(thing) and thing.__module__.startswith("sklearn."):
         _check_arguments(path, thing, arguments, "y_true", "y_pred")
-        return lambda expected, found: thing(expected, found, **arguments)
+        return lambda expected, observed: thing(expected, observed, **arguments)
     if not isinstance(thing, type) and (not inspect.isfunction(thing) or inspect.iscoroutinefunction(thing)):
         if arguments:
             raise InputError(f"'arguments' of {path!r}, which is a scorer already; expected a class or a function")
@@ -137,13 +140,13 @@ def _made(path: str, thing: Any, arguments: Arguments) -> Any:
 
 
 def _check_arguments(path: str, thing: Any, arguments: Arguments, *positional: str) -> None:
-    taken = inspect.signature(thing).parameters
-    if not any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+    parameters = inspect.signature(thing).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         for name in arguments:
-            if name not in taken or name in positional:
-                known = [one for one in taken if one not in positional]
-                listed = ", ".join(known) or "none"
-                raise InputError(f"{path!r} takes no argument {name!r}{did_you_mean(name, known)} (it takes: {listed})")
+            if name not in parameters or name in positional:
+                names = [parameter for parameter in parameters if parameter not in positional]
+                listed = ", ".join(names) or "none"
+                raise InputError(f"{path!r} takes no argument {name!r}{did_you_mean(name, names)} (it takes: {listed})")
 
 
 def _key(arguments: Arguments | None) -> str:
@@ -157,15 +160,15 @@ def _sample(case: ScoredCase, result: CellResult, field: str, key: str | None, c
     if key is not None and key not in case.input:
         raise InputError(f"the input of the case has no key {key!r}{did_you_mean(key, case.input)}")
     whole = next(iter(case.input.values())) if len(case.input) == 1 else case.input
-    found = None if contexts is None else field_of(result, contexts)
-    if found is not None and not (isinstance(found, list | tuple) and all(isinstance(one, str) for one in found)):
-        raise InputError(f"{contexts!r} of the final state is {describe(found)}; expected a list of texts")
+    texts = None if contexts is None else field_of(result, contexts)
+    if texts is not None and not (isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)):
+        raise InputError(f"{contexts!r} of the final state is {describe(texts)}; expected a list of texts")
     return _Sample(
         case.id,
         whole if key is None else case.input[key],
         field_of(result, field),
         expected_value(case.expected, field),
-        None if found is None else list(found),
+        None if texts is None else list(texts),
     )
 
 
@@ -178,10 +181,10 @@ def _optional_text(value: Any) -> str | None:
 
 
 def _autoevals(scorer: Any, sample: _Sample) -> Any:
-    found = scorer(output=sample.output, expected=sample.expected, input=sample.input)
-    if found.score is None:
-        return Unscored(f"{found.name} gave no score: {found.error}")
-    return Score(found.score, _optional_text((getattr(found, "metadata", None) or {}).get("rationale")))
+    outcome = scorer(output=sample.output, expected=sample.expected, input=sample.input)
+    if outcome.score is None:
+        return Unscored(f"{outcome.name} gave no score: {outcome.error}")
+    return Score(outcome.score, _optional_text((getattr(outcome, "metadata", None) or {}).get("rationale")))
 
 
 def _deepeval(metric: Any, sample: _Sample) -> Any:
@@ -209,21 +212,21 @@ async def _inspect(scorer: Any, sample: _Sample) -> Any:
         sample_id=sample.case_id,
         epoch=1,
         input=sample.question,
-        messages=[ChatMessageUser(content=sample.question), *(one.message for one in output.choices)],
+        messages=[ChatMessageUser(content=sample.question), *(choice.message for choice in output.choices)],
         output=output,
         completed=True,
     )
-    found = await scorer(state, Target([_text(one) for one in expected if one is not None]))
-    if found is None:
+    outcome = await scorer(state, Target([_text(answer) for answer in expected if answer is not None]))
+    if outcome is None:
         return Unscored("the scorer gave no score")
     to_float = value_to_float()  # C, P, I and N, yes and no, as Inspect's own metrics read them
-    if isinstance(found.value, Mapping):
-        return {str(key): to_float(value) for key, value in found.value.items()}
-    return Score(to_float(found.value), _optional_text(getattr(found, "explanation", None)))
+    if isinstance(outcome.value, Mapping):
+        return {str(key): to_float(value) for key, value in outcome.value.items()}
+    return Score(to_float(outcome.value), _optional_text(getattr(outcome, "explanation", None)))
 
 
 async def _ragas(metric: Any, sample: _Sample) -> Any:
-    given = {
+    fields = {
         "user_input": sample.question,
         "response": _text(sample.output),
         "reference": _optional_text(sample.expected),
@@ -232,12 +235,14 @@ async def _ragas(metric: Any, sample: _Sample) -> Any:
     if hasattr(metric, "single_turn_ascore"):
         from ragas.dataset_schema import SingleTurnSample
 
-        return await metric.single_turn_ascore(SingleTurnSample(**given))
-    taken = inspect.signature(metric.ascore).parameters
-    found = await metric.ascore(**{name: value for name, value in given.items() if name in taken and value is not None})
-    if found.value is None:
-        return Unscored(found.reason or "the metric gave no score")
-    return Score(found.value, _optional_text(getattr(found, "reason", None)))
+        return await metric.single_turn_ascore(SingleTurnSample(**fields))
+    parameters = inspect.signature(metric.ascore).parameters
+    outcome = await metric.ascore(
+        **{name: value for name, value in fields.items() if name in parameters and value is not None}
+    )
+    if outcome.value is None:
+        return Unscored(outcome.reason or "the metric gave no score")
+    return Score(outcome.value, _optional_text(getattr(outcome, "reason", None)))
 
 
 def _sklearn(metric: Any, sample: _Sample) -> Any:

@@ -26,41 +26,41 @@ from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL
 @needs_expected(expected_value)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def exact_match(case: ScoredCase, result: CellResult, *, field: str, ignore_case: bool = False) -> bool:
-    found, expected = field_of(result, field), expected_value(case.expected, field)
-    if ignore_case and isinstance(found, str) and isinstance(expected, str):
-        return found.strip().casefold() == expected.strip().casefold()
-    return bool(found == expected)
+    answer, expected = field_of(result, field), expected_value(case.expected, field)
+    if ignore_case and isinstance(answer, str) and isinstance(expected, str):
+        return answer.strip().casefold() == expected.strip().casefold()
+    return bool(answer == expected)
 
 
 @needs_expected(instead="text")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def contains(case: ScoredCase, result: CellResult, *, field: str, text: str | None = None) -> bool:
-    found = field_of(result, field)
-    wanted = filled_value(case.expected, field) if text is None else text
-    return all(one in found for one in wanted) if isinstance(wanted, list) else wanted in found
+    answer = field_of(result, field)
+    expected = filled_value(case.expected, field) if text is None else text
+    return all(part in answer for part in expected) if isinstance(expected, list) else expected in answer
 
 
 @needs_expected(instead="pattern")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def regex(case: ScoredCase, result: CellResult, *, field: str, pattern: str | None = None) -> bool:
-    wanted = filled_value(case.expected, field) if pattern is None else pattern
-    return regex_search.search(wanted, str(field_of(result, field)))
+    expected_pattern = filled_value(case.expected, field) if pattern is None else pattern
+    return regex_search.search(expected_pattern, str(field_of(result, field)))
 
 
 @needs_expected()
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def numeric_close(case: ScoredCase, result: CellResult, *, field: str, abs: float = 1e-9, rel: float = 1e-6) -> bool:
-    found, expected = float(field_of(result, field)), float(filled_value(case.expected, field))
-    return math.isclose(found, expected, abs_tol=abs, rel_tol=rel)
+    answer, expected = float(field_of(result, field)), float(filled_value(case.expected, field))
+    return math.isclose(answer, expected, abs_tol=abs, rel_tol=rel)
 
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def json_schema(case: ScoredCase, result: CellResult, *, field: str, schema: dict[str, Any]) -> bool:
     try:
-        found = json_of(result, field)
+        document = json_of(result, field)
     except ValueError:
         return False
-    return regex_search.fits(schema, found)
+    return regex_search.fits(schema, document)
 
 
 @evaluator(better="lower", compare="median", on_failure=LEFT_OUT)

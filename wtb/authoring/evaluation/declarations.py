@@ -63,7 +63,7 @@ def make_evaluator(
     fn = adapted(name, written)
     if not callable(fn):
         raise InputError(f"evaluator {name!r} is of type {type(fn).__name__}; expected a function (case, result)")
-    is_built_in = any(fn is one for one in BUILT_IN.values())
+    is_built_in = any(fn is built_in for built_in in BUILT_IN.values())
     threshold = read_threshold(name, fn, options)
     passes, options = read_over_repeats(name, fn, options, passes_or_fails=threshold is not None)
     figure: Figure | None = getattr(fn, "wtb_figure", None)
@@ -86,10 +86,10 @@ def make_evaluator(
             problem_of = partial(_pattern_problem, options["field"])
         elif name == assertions.__name__:
             problem_of = partial(problem_of_assertions, options)
-    given: Callable[..., Any] = partial(fn, **options) if options else fn
+    bound: Callable[..., Any] = partial(fn, **options) if options else fn
     evaluator = Evaluator(
         _name(name, fn, declared["name"]) if passes is None or own_name else str(passes),
-        given,
+        bound,
         _direction(name, declared["better"]),
         _comparison(name, declared["compare"]),
         EVALUATION_S if declared["timeout"] is None else _timeout(name, declared["timeout"]),
@@ -128,11 +128,11 @@ def _declared(
         overridable.add("on_failure")
     if not is_built_in and not hasattr(fn, "wtb_declare"):
         overridable.add("scale")
-    taken = {key: options[key] for key in options if key in overridable and not takes(fn, key)}
-    declared |= {key: value for key, value in taken.items() if key in declared}
+    overrides = {key: options[key] for key in options if key in overridable and not takes(fn, key)}
+    declared |= {key: value for key, value in overrides.items() if key in declared}
     if "timeout" in options:  # its deadline, also where the function has the option
         declared["timeout"] = options["timeout"]
-    return declared, {key: value for key, value in options.items() if key not in taken}
+    return declared, {key: value for key, value in options.items() if key not in overrides}
 
 
 def _declared_by_options(name: str, fn: Any, options: Options, on_failure: Any, threshold: Threshold | None) -> Options:
@@ -141,8 +141,8 @@ def _declared_by_options(name: str, fn: Any, options: Options, on_failure: Any, 
         raise InputError(
             f"evaluator {name!r}: 'at_least' or 'at_most' of several metrics; expected a gate on one of them"
         )
-    found: Options = _as_problems(name, partial(fn.wtb_declare, options, on_failure))
-    return found
+    declared: Options = _as_problems(name, partial(fn.wtb_declare, options, on_failure))
+    return declared
 
 
 def _combining(name: str, options: Options, declared: dict[str, Any], resolve: Callable[[str], Any]) -> Options:
@@ -170,10 +170,10 @@ def _check_figure(name: str, threshold: Threshold | None, options: Options) -> N
     if threshold is not None:
         near = f"expected a gate, such as {options.get('name', name)} > 0.8"
         raise InputError(f"evaluator {name!r}: 'at_least' or 'at_most' of a figure over all cells of a row; {near}")
-    given = options.get("on_failure")
-    if given not in (None, LEFT_OUT):
+    score = options.get("on_failure")
+    if score not in (None, LEFT_OUT):
         raise InputError(
-            f"evaluator {name!r}: 'on_failure' is {given!r:.50}; a cell that fails is wrong, or {LEFT_OUT} where that "
+            f"evaluator {name!r}: 'on_failure' is {score!r:.50}; a cell that fails is wrong, or {LEFT_OUT} where that "
             "is said"
         )
 
@@ -210,8 +210,8 @@ def unknown_evaluator(name: str) -> str | None:
         return None
     if name in _OF_PROMPTFOO:
         return f"there is no evaluator {name!r}; use {_OF_PROMPTFOO[name]}"
-    known = f"; expected one of {', '.join(names)}, or an import path 'pkg.module:function'"
-    return f"there is no evaluator {name!r}{did_you_mean(name, names) or known}"
+    expected = f"; expected one of {', '.join(names)}, or an import path 'pkg.module:function'"
+    return f"there is no evaluator {name!r}{did_you_mean(name, names) or expected}"
 
 
 def _pattern_problem(field: str, expected: Any) -> str | None:
@@ -233,9 +233,9 @@ def _direction(name: str, better: Any) -> Better | Mapping[str, Better] | None:
     if better is None:
         return None
     each = better.values() if isinstance(better, Mapping) else [better]
-    for one in each:
-        if one not in ("higher", "lower"):
-            raise InputError(f"evaluator {name!r}: better is {one!r:.50}; expected 'higher' or 'lower'")
+    for direction in each:
+        if direction not in ("higher", "lower"):
+            raise InputError(f"evaluator {name!r}: better is {direction!r:.50}; expected 'higher' or 'lower'")
     declared: Better | Mapping[str, Better] = better
     return declared
 
@@ -244,5 +244,5 @@ def _comparison(name: str, compare: Any) -> Compare:
     compare = compare or "mean"
     if compare not in ("mean", "median"):
         raise InputError(f"evaluator {name!r}: compare is {compare!r:.50}; expected 'mean' or 'median'")
-    found: Compare = compare
-    return found
+    checked: Compare = compare
+    return checked

@@ -274,8 +274,8 @@ class Evaluator:
 
         of_sweep: what the sweep says for evaluators that do not say it.
         """
-        by_key = [one for one in (self.scale, self.on_failure) if isinstance(one, Mapping)]
-        for key in dict.fromkeys(key for one in by_key for key in one) if by_key else [""]:
+        by_key = [mapping for mapping in (self.scale, self.on_failure) if isinstance(mapping, Mapping)]
+        for key in dict.fromkeys(key for mapping in by_key for key in mapping) if by_key else [""]:
             scale, own = self._scale_of(key), self._failure_score_of(key)
             score = of_sweep if own is None else own
             if scale is None or not isinstance(score, float | int) or scale[0] <= score <= scale[1]:
@@ -328,10 +328,10 @@ def evaluate(
     scored: takes the scores of each evaluator but the last as soon as they are there; those of the last are returned.
     """
     latest_scores: list[Score] = []
-    for number, one in enumerate(evaluators):
+    for number, evaluator in enumerate(evaluators):
         if number:
             scored(latest_scores)
-        latest_scores = _score(one, task, surroundings)
+        latest_scores = _score(evaluator, task, surroundings)
     return latest_scores
 
 
@@ -350,9 +350,9 @@ def score_now(scorer: Evaluator, case: ScoredCase, result: CellResult, seconds: 
         raise InputError(f"evaluator {scorer.name!r}: {Failure.of(error)}") from error
 
 
-def unscored(one: Evaluator, failure: Failure) -> Score:
+def unscored(evaluator: Evaluator, failure: Failure) -> Score:
     """The score that an evaluator does not give, and why."""
-    return Score(one.name, None, one.measure(one.name), str(failure))
+    return Score(evaluator.name, None, evaluator.measure(evaluator.name), str(failure))
 
 
 def without_expected(scorer: Evaluator) -> Score:
@@ -370,7 +370,7 @@ def scores_of_failed(evaluators: Sequence[Evaluator], expected: bytes | None) ->
         expected: The encoded expected value. It is not decoded, which could import user code.
     """
     readable_value = None if expected is None else readable(expected)
-    return [without_expected(one) for one in evaluators if one.lacks_expected(readable_value)]
+    return [without_expected(evaluator) for evaluator in evaluators if evaluator.lacks_expected(readable_value)]
 
 
 def _score(scorer: Evaluator, task: EvaluationTask, surroundings: Surroundings) -> list[Score]:
@@ -430,24 +430,26 @@ def _explained(scorer: Evaluator, scores: list[Score], case: ScoredCase, result:
     return [replace(score, reason=stored_reason(scorer.explain(case, result)))]
 
 
-def _called(one: Evaluator, case: ScoredCase, result: CellResult, surroundings: Surroundings, used_s: float) -> Any:
+def _called(
+    evaluator: Evaluator, case: ScoredCase, result: CellResult, surroundings: Surroundings, used_s: float
+) -> Any:
     """What an evaluator returns. Where it has a process of its own, the runner ends that at the deadline."""
-    if surroundings.own_process or one.is_built_in:
-        return surroundings.call(one.fn, case, result, timeout=None)
-    return surroundings.call(one.fn, case, result, timeout=one.timeout - used_s)
+    if surroundings.own_process or evaluator.is_built_in:
+        return surroundings.call(evaluator.fn, case, result, timeout=None)
+    return surroundings.call(evaluator.fn, case, result, timeout=evaluator.timeout - used_s)
 
 
 def _read(scorer: Evaluator, returned: Any) -> list[Score]:
     if not isinstance(returned, Mapping):
         return [_number(scorer, scorer.name, returned)]
-    found: dict[str, Score] = {}
+    by_metric: dict[str, Score] = {}
     for key, value in returned.items():
         metric = scorer.name if key == "" else storable(f"{scorer.name}.{key}", METRIC)
-        if metric in found or len(found) == MOST_METRICS:
-            more = f"more than {MOST_METRICS:,} metrics" if metric not in found else f"the metric {metric!r} twice"
+        if metric in by_metric or len(by_metric) == MOST_METRICS:
+            more = f"more than {MOST_METRICS:,} metrics" if metric not in by_metric else f"the metric {metric!r} twice"
             raise StateError(f"it returned {more}")
-        found[metric] = _number(scorer, metric, value)
-    return list(found.values())
+        by_metric[metric] = _number(scorer, metric, value)
+    return list(by_metric.values())
 
 
 def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
@@ -457,7 +459,7 @@ def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
     if isinstance(value, Unscored):
         return Score(metric, None, measure, storable(value.reason))
     if isinstance(value, Observed):  # the scale is that of the figure, and not of what a cell shows
-        return Score(metric, value.value, measure, observed=write_observed(value.truth, value.found))
+        return Score(metric, value.value, measure, observed=write_observed(value.truth, value.answer))
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -24,8 +24,8 @@ def field_of(result: CellResult, name: str) -> Any:
 
 def json_of(result: CellResult, name: str) -> Any:
     """A key of the final state as a JSON value: one that is text is read. Raises ValueError where that is no JSON."""
-    found = field_of(result, name)
-    return parse_json(found) if isinstance(found, str) else found
+    content = field_of(result, name)
+    return parse_json(content) if isinstance(content, str) else content
 
 
 def parse_json(text: str) -> Any:
@@ -96,10 +96,10 @@ def lacks_expected_by(lacks: Callable[[Options, Any], bool]) -> Callable[[Fn], F
 
 def text_of(result: CellResult, name: str) -> str:
     """A key of the final state that is text. Raises InputError."""
-    found = field_of(result, name)
-    if not isinstance(found, str):
-        raise InputError(f"{name!r} of the final state is {describe(found)}; expected text")
-    return found
+    content = field_of(result, name)
+    if not isinstance(content, str):
+        raise InputError(f"{name!r} of the final state is {describe(content)}; expected text")
+    return content
 
 
 def references_of(case: ScoredCase, name: str) -> list[str]:

@@ -51,7 +51,7 @@ class Option:
 
     def schema(self) -> dict[str, Any]:
         """Return what it may be as a JSON Schema."""
-        types = [_JSON_TYPES[one] for one in self.kinds if one in _JSON_TYPES]
+        types = [_JSON_TYPES[kind] for kind in self.kinds if kind in _JSON_TYPES]
         items: dict[str, Any] = {"type": "string", "enum": list(self.choices)} if self.choices else {"type": "string"}
         return {
             "type": types[0] if len(types) == 1 else types,
@@ -63,7 +63,7 @@ class Option:
         }
 
     def _has_names(self, names: Any) -> bool:
-        every = all(isinstance(one, str) and (not self.choices or one in self.choices) for one in names)
+        every = all(isinstance(name, str) and (not self.choices or name in self.choices) for name in names)
         return bool(names) and every
 
 
@@ -110,15 +110,18 @@ _CHECKED_BY_OTHERS: Mapping[str, Option] = {  # by libraries that know what they
 
 def options_schema(fn: Callable[..., Any]) -> dict[str, Any]:
     """Return the options of a built-in evaluator that combines no others, as the JSON Schema of an object."""
-    parameters = [one for one in inspect.signature(fn).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    parameters = [
+        parameter for parameter in inspect.signature(fn).parameters.values() if parameter.kind is parameter.KEYWORD_ONLY
+    ]
     rules = {**_OPTIONS, **_CHECKED_BY_OTHERS}
     return {
         "type": "object",
         "properties": {
-            one.name: rules[one.name].schema() | ({} if one.default is one.empty else {"default": one.default})
-            for one in parameters
+            parameter.name: rules[parameter.name].schema()
+            | ({} if parameter.default is parameter.empty else {"default": parameter.default})
+            for parameter in parameters
         },
-        "required": [one.name for one in parameters if one.default is one.empty],
+        "required": [parameter.name for parameter in parameters if parameter.default is parameter.empty],
     }
 
 
@@ -137,14 +140,14 @@ def check_options(name: str, fn: Callable[..., Any], options: Options) -> None:
         parameters = inspect.signature(fn).parameters.values()
     except ValueError:
         return
-    known = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+    allowed = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
     for option in options:
-        if option not in known:
-            taken = ", ".join(known) or "no options"
+        if option not in allowed:
+            listed = ", ".join(allowed) or "no options"
             raise InputError(
-                f"evaluator {name!r} takes no option {option!r}{did_you_mean(option, known)} (it takes: {taken})"
+                f"evaluator {name!r} takes no option {option!r}{did_you_mean(option, allowed)} (it takes: {listed})"
             )
-    for parameter in known.values():
+    for parameter in allowed.values():
         if parameter.default is parameter.empty and parameter.name not in options:
             raise InputError(f"evaluator {name!r} needs the option {parameter.name!r}")
 
@@ -175,9 +178,9 @@ def _check_schema(name: str, schema: Any) -> None:
 def _check_dialect(name: str, dialect: Any) -> None:
     from sqlglot.dialects.dialect import Dialect, Dialects
 
-    known = [one.value for one in Dialects if one.value]
+    dialects = [member.value for member in Dialects if member.value]
     if not isinstance(dialect, str) or Dialect.get(dialect) is None:
-        near = did_you_mean(dialect, known) if isinstance(dialect, str) else ""
+        near = did_you_mean(dialect, dialects) if isinstance(dialect, str) else ""
         raise InputError(
             f"evaluator {name!r}: 'dialect' is {dialect!r:.50}{near or '; expected one that sqlglot knows'}"
         )

@@ -13,7 +13,7 @@ from wtb.core.scoring.passes import Kind, Passes
 from wtb.core.scoring.scales import returns_bool
 
 _OPTIONS: Mapping[str, Kind] = {"pass_at": "pass@", "pass_all": "pass^"}
-_MOST = 9_999
+_MAX_REPEATS = 9_999
 
 
 def read_over_repeats(
@@ -33,13 +33,13 @@ def read_over_repeats(
     Raises:
         InputError: It is no number of repeats, or the evaluator gives scores that do not pass or fail.
     """
-    given = {key: options[key] for key in _OPTIONS if key in options and not takes(fn, key)}
-    if not given:
+    requested = {key: options[key] for key in _OPTIONS if key in options and not takes(fn, key)}
+    if not requested:
         return None, options
-    if len(given) > 1:
+    if len(requested) > 1:
         raise InputError(f"evaluator {name!r}: both 'pass_at' and 'pass_all'; expected two evaluators with one of each")
-    ((key, k),) = given.items()
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= _MOST:
+    ((key, k),) = requested.items()
+    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= _MAX_REPEATS:
         raise InputError(f"evaluator {name!r}: {key!r} is {k!r:.50}; expected a number of repeats, such as 3")
     if not (passes_or_fails or returns_bool(fn) or fn in PASS_OR_FAIL_PARTS):
         raise InputError(

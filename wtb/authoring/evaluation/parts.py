@@ -57,10 +57,10 @@ def with_parts(name: str, options: Options, make: MakeEvaluator, seconds: Any = 
         if rest:
             raise InputError(f"evaluator {name!r} takes no option {next(iter(rest))!r}; cases have what it scores by")
         return {**whole, "read": _reader(make, seconds)}
-    given = rest if name == "not" and "of" not in rest else rest.pop("of", None)
-    if given is not rest and rest:
+    written = rest if name == "not" and "of" not in rest else rest.pop("of", None)
+    if written is not rest and rest:
         raise InputError(f"evaluator {name!r} takes no option {next(iter(rest))!r} beside 'of'")
-    return {**whole, "of": _parts(name, given, make, seconds)}
+    return {**whole, "of": _parts(name, written, make, seconds)}
 
 
 def problem_of_assertions(options: Options, expected: object) -> str | None:
@@ -92,11 +92,11 @@ def _reader(make: MakeEvaluator, seconds: Any) -> Callable[[object], list[Part]]
     return lambda written: read(_Written(repr(written), written))
 
 
-def _parts(name: str, given: object, make: MakeEvaluator, seconds: Any) -> list[Part]:
+def _parts(name: str, written: object, make: MakeEvaluator, seconds: Any) -> list[Part]:
     """The parts of a combined evaluator. seconds: for all of it, which its judges share."""
-    items = [given] if isinstance(given, Mapping | str) and given else given
+    items = [written] if isinstance(written, Mapping | str) and written else written
     if not isinstance(items, list | tuple) or not items or (name == "not" and len(items) > 1):
-        raise InputError(f"evaluator {name!r}: 'of' is {describe(given)}; {_FORM}")
+        raise InputError(f"evaluator {name!r}: 'of' is {describe(written)}; {_FORM}")
     if _depth(items) > _DEEPEST:
         raise InputError(f"evaluator {name!r}: evaluators in evaluators, more than {_DEEPEST} deep")
     judges = [_judges(item) for item in items]
@@ -122,7 +122,7 @@ def _judges(value: object) -> int:
 def _depth(value: object) -> int:
     """How deep lists and mappings are nested. Documents that are read are never deep enough to end the recursion."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return max((_depth(one) + 1 for one in inner), default=0)
+    return max((_depth(part) + 1 for part in inner), default=0)
 
 
 def _part(whole: str, item: object, make: MakeEvaluator, seconds: float) -> Part:
@@ -154,9 +154,9 @@ def _threshold_of_judge(options: dict[str, Any]) -> Threshold | None:
 
     One that says of criteria whether they are met passes where most of its replies say so.
     """
-    given = {key: options.pop(key) for key in KEYS if key in options}
-    if given:
-        return read_threshold(JUDGE, lambda: None, given)
+    threshold_options = {key: options.pop(key) for key in KEYS if key in options}
+    if threshold_options:
+        return read_threshold(JUDGE, lambda: None, threshold_options)
     return Threshold(at_least=0.5) if options.get("rubric") is None else None
 
 
@@ -192,8 +192,8 @@ def _check_combinable(whole: str, name: str, evaluator: Evaluator) -> None:
                 f"evaluator {whole!r}: {name!r} has no scale from 0 to 1; expected 'at_least' or 'at_most' of it"
             )
     elif evaluator.threshold is None and not returns_bool(BUILT_IN[name]) and BUILT_IN[name] not in PASS_OR_FAIL_PARTS:
-        wanted = "expected 'at_least' or 'at_most' of it"
-        raise InputError(f"evaluator {whole!r}: {name!r} gives a score, neither pass nor fail; {wanted}")
+        hint = "expected 'at_least' or 'at_most' of it"
+        raise InputError(f"evaluator {whole!r}: {name!r} gives a score, neither pass nor fail; {hint}")
 
 
 def _weight(name: str, weight: object) -> float:

@@ -20,17 +20,15 @@ def read_threshold(name: str, fn: Callable[..., Any], options: Options) -> Thres
     Raises:
         InputError: An end is no finite number, no score could pass, or a scale is given beside it.
     """
-    given = {key: options[key] for key in KEYS if key in options and not takes(fn, key)}
-    if not given:
+    ends = {key: options[key] for key in KEYS if key in options and not takes(fn, key)}
+    if not ends:
         return None
-    for key, end in given.items():
+    for key, end in ends.items():
         if isinstance(end, bool) or not isinstance(end, int | float) or not math.isfinite(end):
             raise InputError(f"evaluator {name!r}: {key!r} is {end!r:.50}; expected a finite number, such as 0.5")
     if "scale" in options and not takes(fn, "scale"):
-        raise InputError(
-            f"evaluator {name!r}: both 'scale' and {next(iter(given))!r}; what passes or fails has its own"
-        )
-    threshold = Threshold(**given)
+        raise InputError(f"evaluator {name!r}: both 'scale' and {next(iter(ends))!r}; what passes or fails has its own")
+    threshold = Threshold(**ends)
     if threshold.at_least > threshold.at_most:
         raise InputError(
             f"evaluator {name!r}: 'at_least' is {threshold.at_least:g} and 'at_most' {threshold.at_most:g}; "

@@ -27,7 +27,7 @@ from wtb.core.values import Json
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_CREAT | os.O_APPEND
 _BYTECODE: Final = f"{os.sep}__pycache__{os.sep}"
 _DEVICES: Final = ("/dev/null", "/dev/tty", "/dev/zero", "/dev/full")
-_MOST: Final = 1000  # decisions that are remembered in an attempt, and denials that it reports
+_MAX_DECISIONS: Final = 1000  # decisions that are remembered in an attempt, and denials that it reports
 _SUBJECT: Final = 1000  # characters of a path or a command
 
 
@@ -81,7 +81,7 @@ class ActGate:
         decision = self._decisions.get((action, subject))
         if decision is None:
             decision = self._policies.decide_act(action, (kind, subject), {**self._facts, **facts})
-            if len(self._decisions) < _MOST:
+            if len(self._decisions) < _MAX_DECISIONS:
                 self._decisions[action, subject] = decision
         self._report(action, subject, decision)
         if not decision.allowed:
@@ -90,7 +90,7 @@ class ActGate:
     def _report(self, action: str, subject: str, decision: Decision) -> None:
         """Report a decision: of those that allow, once for each action and the policies that permit it."""
         key = (action, decision.rules) if decision.allowed else (action, subject)
-        if key in self._reported or len(self._reported) >= _MOST or os.getpid() != _acting.process:
+        if key in self._reported or len(self._reported) >= _MAX_DECISIONS or os.getpid() != _acting.process:
             return
         self._reported.add(key)
         self._record.report(
@@ -171,7 +171,7 @@ def _changed(path: Any, *_: Any) -> None:
         _acting.decide(lambda gate: gate.check_write(os.fsdecode(path)))
 
 
-def _made(path: Any, *_: Any) -> None:
+def _made_folder(path: Any, *_: Any) -> None:
     _acting.decide(lambda gate: gate.check_folder(os.fsdecode(path)))
 
 
@@ -209,7 +209,7 @@ _HANDLERS: Final[Mapping[str, Handler]] = {
     "os.chmod": _changed,
     "os.chown": _changed,
     "os.link": _linked,
-    "os.mkdir": _made,
+    "os.mkdir": _made_folder,
     "os.remove": _changed,
     "os.rename": _moved,
     "os.rmdir": _changed,

@@ -103,8 +103,8 @@ class PolicySet:
             "context": json.dumps(dict(context)),  # as the library would, after a copy
         }
         try:
-            known = self._entities(entities) if entities else self._nobody
-            result = self._cedar.is_authorized(request, self._parsed, known)
+            all_entities = self._entities(entities) if entities else self._nobody
+            result = self._cedar.is_authorized(request, self._parsed, all_entities)
             errors, reasons = list(result.diagnostics.errors), list(result.diagnostics.reasons)
             allowed = bool(result.allowed)
         except Exception as error:  # noqa: BLE001 - of the library: whatever it is denies

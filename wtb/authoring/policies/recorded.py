@@ -27,7 +27,7 @@ CONNECT: Final = "connect"
 START: Final = "start program"
 NODE_ACTIONS: Final = (CALL, WRITE, CONNECT, START)  # that nodes do, in the order in which the page lists them
 _DEEPEST: Final = 5  # mappings within arguments whose values have names of their own
-_MOST: Final = 2**63 - 1  # of a number in Cedar
+_MAX_NUMBER: Final = 2**63 - 1  # of a number in Cedar
 
 
 class NodePolicies:
@@ -78,8 +78,8 @@ class NodePolicies:
     ) -> Decision:
         if self._problem is not None:
             return Decision(False, (), (self._problem,))
-        known = {"by": self._by, "needs": "submit", "effect": "spends", **self._facts, **facts}
-        return self._policies.decide(self._by, action, resource, known, entities)
+        context = {"by": self._by, "needs": "submit", "effect": "spends", **self._facts, **facts}
+        return self._policies.decide(self._by, action, resource, context, entities)
 
 
 def written(recorded: StoredPolicies, facts: Mapping[str, str]) -> str:
@@ -139,8 +139,8 @@ def _as_text(value: Any) -> str:
 
 def _whole(value: float) -> int:
     """A number as a whole one that Cedar takes."""
-    if math.isnan(value) or value >= _MOST:
-        return _MOST
-    if value <= -_MOST:
-        return -_MOST
+    if math.isnan(value) or value >= _MAX_NUMBER:
+        return _MAX_NUMBER
+    if value <= -_MAX_NUMBER:
+        return -_MAX_NUMBER
     return math.ceil(value) if value > 0 else math.floor(value)

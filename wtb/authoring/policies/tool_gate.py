@@ -101,11 +101,13 @@ class ToolGate:
 
     def _ask(self, tool: str, arguments: Arguments, stored: str, decision: Decision, number: int) -> None:
         """Return if a person has approved a call. Raises Asked, or ToolDenied if they rejected it."""
-        shown = storable(", ".join(f"{name}={value!r}" for name, value in arguments.items()), _NAMED)
+        call_text = storable(", ".join(f"{name}={value!r}" for name, value in arguments.items()), _NAMED)
         text = f"{decision.question} " if decision.question else ""
         call = {"tool": tool, "arguments": dict(arguments), "policies": list(decision.rules), **self._facts}
-        question = Question("ask", self._questioner.task, f"{text}Call {tool}({shown})?", number, context=encode(call))
-        answer = self._questioner.approval(question, lambda: self._report(tool, decision, stored, asked=True))
+        question = Question(
+            "ask", self._questioner.task, f"{text}Call {tool}({call_text})?", number, context=encode(call)
+        )
+        answer = self._questioner.approval(question, lambda: self._report(tool, decision, stored, is_asked=True))
         if answer is None:
             self._report(tool, decision, stored)
             raise ToolDenied(f"tool {tool!r} may not be called: {decision.why}, and nobody is there to ask")
@@ -127,7 +129,7 @@ class ToolGate:
         decision: Decision,
         arguments: str | None,
         *,
-        asked: bool = False,
+        is_asked: bool = False,
         answered_by: str | None = None,
     ) -> None:
         report: DecisionReport = {
@@ -138,7 +140,7 @@ class ToolGate:
             "rules": list(decision.rules),
             "errors": list(decision.errors),
             "arguments": arguments,
-            "asked": asked,
+            "asked": is_asked,
             "answered_by": answered_by,
         }
         self._record.report("decided", report)

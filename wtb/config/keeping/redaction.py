@@ -42,8 +42,8 @@ def _compiled(pattern: str) -> Pattern:
     try:
         compiled: Pattern = re2.compile(pattern, options)
     except re2.error as error:
-        said = error.args[0]
-        why = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        message = error.args[0]
+        why = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
         raise ValueError(f"{pattern!r:.100}, which is no regular expression of RE2 ({why})") from None
     if compiled.search("") is not None:
         raise ValueError(f"{pattern!r:.100}, which matches the empty text and so everywhere")

@@ -36,18 +36,18 @@ class Policy:
         check_fields(self)
 
 
-def read_policy(start: Path | None = None, **given: str | int | None) -> Policy:
-    """The policy: what is `given`, else `[retention]` of the nearest wtb.toml, or `[tool.wtb.retention]` of the
+def read_policy(start: Path | None = None, **overrides: str | int | None) -> Policy:
+    """The policy: what is `overrides`, else `[retention]` of the nearest wtb.toml, or `[tool.wtb.retention]` of the
     nearest pyproject.toml upwards, else the defaults. Raises InputError.
     """
     setting = find_setting("retention", start)
-    known = [one.name for one in fields(Policy)]
+    names = [field.name for field in fields(Policy)]
     settings: dict[str, Any] = {}
     if setting is not None:
         settings = {
-            key: _setting(f"{setting.file}: {key}", key, value) for key, value in table_of(setting, known).items()
+            key: _setting(f"{setting.file}: {key}", key, value) for key, value in table_of(setting, names).items()
         }
-    options = {key: option for key, option in given.items() if option is not None}
+    options = {key: option for key, option in overrides.items() if option is not None}
     settings |= {key: option if key == "keep" else _setting(f"--{key}", key, option) for key, option in options.items()}
     return Policy(**settings)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 BY_TOKEN = ", by a token that "
-_MADE = " made"
+_SUFFIX = " made"
 _LONGEST = 85  # characters of each of two names: columns have room for 200
 
 
 def attributed(user: str, made_by: str) -> str:
     """Name a user, and who made the token by which they came: "ann, by a token that root@vm made"."""
-    return f"{_short(user)}{BY_TOKEN}{_short(made_by)}{_MADE}"
+    return f"{_short(user)}{BY_TOKEN}{_short(made_by)}{_SUFFIX}"
 
 
 def other_maker(user: str, created_by: str) -> str | None:
@@ -19,7 +19,7 @@ def other_maker(user: str, created_by: str) -> str | None:
         user: Whose token it is.
         created_by: Who made it, attributed if they came by such a token themselves.
     """
-    names = created_by.removesuffix(_MADE).split(BY_TOKEN) if BY_TOKEN in created_by else [created_by]
+    names = created_by.removesuffix(_SUFFIX).split(BY_TOKEN) if BY_TOKEN in created_by else [created_by]
     return next((name for name in names if name != user), None)
 
 

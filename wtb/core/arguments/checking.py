@@ -57,12 +57,12 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def check_first(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = signature.bind(*args, **kwargs).arguments
+        arguments = signature.bind(*args, **kwargs).arguments
         kinds = kinds_of(function)
-        for name, value in given.items():
+        for name, value in arguments.items():
             check(name, value, kinds.get(name))
-        if (authorize := getattr(given.get("context"), "authorize", None)) is not None:
-            authorize(function, given)
+        if (authorize := getattr(arguments.get("context"), "authorize", None)) is not None:
+            authorize(function, arguments)
         return function(*args, **kwargs)
 
     return check_first
@@ -82,12 +82,12 @@ def check(name: str, value: object, kinds: Kinds | None) -> None:
         raise InputError(wrong, argument=name)
 
 
-def as_path(name: str, given: object, expected: str = "a path") -> Path:
+def as_path(name: str, argument: object, expected: str = "a path") -> Path:
     """Return the path that an argument is. Raises InputError if it is none."""
-    if not isinstance(given, str | Path):
-        raise InputError(f"{name} is {describe(given)}; expected {expected}", argument=name)
-    check(name, Path(given), Kinds((FilePath(),)))
-    return Path(given)
+    if not isinstance(argument, str | Path):
+        raise InputError(f"{name} is {describe(argument)}; expected {expected}", argument=name)
+    check(name, Path(argument), Kinds((FilePath(),)))
+    return Path(argument)
 
 
 @cache
@@ -100,9 +100,9 @@ def kinds_of(annotated: Callable[..., Any]) -> Mapping[str, Kinds | None]:
 def _kinds(hint: Any) -> Kinds | None:
     """What an annotation allows; None is anything."""
     alternatives = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    kinds = [_kind(one) for one in alternatives]
-    known = tuple(kind for kind in kinds if kind is not None)
-    return Kinds(known) if len(known) == len(kinds) else None
+    kinds = [_kind(alternative) for alternative in alternatives]
+    known_kinds = tuple(kind for kind in kinds if kind is not None)
+    return Kinds(known_kinds) if len(known_kinds) == len(kinds) else None
 
 
 def _kind(hint: Any) -> Kind | None:

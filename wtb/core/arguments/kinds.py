@@ -12,7 +12,7 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import describe
 from wtb.core.units import LONGEST_S, MOST_SLOTS
 
-MOST = 2**31 - 1  # rows: fewer than what either database can count
+MAX_ROWS = 2**31 - 1  # rows: fewer than what either database can count
 
 
 class Kind(Protocol):
@@ -70,7 +70,7 @@ class Number:
             return f"{what} above {self.above:,.15g}"
         if self.at_least == -math.inf:
             return what
-        if self.at_most >= MOST:
+        if self.at_most >= MAX_ROWS:
             return f"{what} of at least {self.at_least:,.15g}"
         return f"{what} from {self.at_least:,.15g} to {self.at_most:,.15g}"
 
@@ -81,7 +81,7 @@ class Number:
         if math.isfinite(value) and self.above < value and self.at_least <= value <= self.at_most:
             return None
         value = int(value) if value == value // 1 else value  # -1.0 was typed as -1
-        is_too_large = MOST <= self.at_most < value
+        is_too_large = MAX_ROWS <= self.at_most < value
         expected = f"at most {int(self.at_most):,}" if is_too_large else self.expected
         return f"{name} is {describe(value)}; expected {expected}"
 
@@ -126,7 +126,7 @@ class OneOf:
         return f"one of: {', '.join(map(str, self.values))}" if len(self.values) > 1 else str(self.values[0])
 
     def matches(self, value: object) -> bool:
-        return any(value is one or (type(value) is type(one) and value == one) for one in self.values)
+        return any(value is choice or (type(value) is type(choice) and value == choice) for choice in self.values)
 
     def problem(self, name: str, value: object) -> str | None:
         return None
@@ -182,7 +182,7 @@ class Mapped:
 
     def problem(self, name: str, value: Mapping[object, object]) -> str | None:
         wrong = _first_problem(Kinds((Text(),)), ((f"a key of {name}", key) for key in value))
-        return wrong or _first_problem(self.values, ((f"{name}[{key!r}]", one) for key, one in value.items()))
+        return wrong or _first_problem(self.values, ((f"{name}[{key!r}]", part) for key, part in value.items()))
 
 
 @frozen
@@ -208,8 +208,8 @@ def _first_problem(kinds: Kinds | None, named: Iterable[tuple[str, object]]) -> 
 
 NOTHING = OneOf((None,))  # an argument that need not be given
 
-Count = Annotated[int, Number(1, MOST, whole=True)]
-FromZero = Annotated[int, Number(0, MOST, whole=True)]
+Count = Annotated[int, Number(1, MAX_ROWS, whole=True)]
+FromZero = Annotated[int, Number(0, MAX_ROWS, whole=True)]
 Whole = Annotated[int, Number(1, 2**63 - 1, whole=True)]
 Slots = Annotated[int, Number(1, MOST_SLOTS, whole=True)]
 Seconds = Annotated[float, Number(0, LONGEST_S)]

@@ -120,8 +120,8 @@ def _hash(self: Any) -> int:
 
 
 def _repr(self: Any) -> str:
-    shown = ", ".join(f"{place.name}={getattr(self, place.name)!r}" for place in fields(self) if place.repr)
-    return f"{type(self).__qualname__}({shown})"
+    fields_text = ", ".join(f"{place.name}={getattr(self, place.name)!r}" for place in fields(self) if place.repr)
+    return f"{type(self).__qualname__}({fields_text})"
 
 
 def _set(self: Any, name: str, value: object) -> NoReturn:

@@ -26,14 +26,14 @@ ROUNDING = 1e-9
 
 @frozen
 class Name:
-    """A figure: the parts of `ndcg.mean`, and `over`: "min" or "max" if it is that of all combinations."""
+    """A figure: the parts of `ndcg.mean`, and `extreme`: "min" or "max" if it is that of all combinations."""
 
     parts: tuple[str, ...]
-    over: str = ""
+    extreme: str = ""
 
     def __str__(self) -> str:
         path = ".".join(part if part.isidentifier() else f'"{part}"' for part in self.parts)
-        return f"{self.over}({path})" if self.over else path
+        return f"{self.extreme}({path})" if self.extreme else path
 
 
 @frozen
@@ -139,8 +139,8 @@ class _Reader(Reader[Name]):
                     raise ValueError(f"a number beyond {LARGEST:g}")
                 number = _Figure(float(value), abs(float(value)))
                 return lambda values: number
-            case ast.Call(func=ast.Name(id="min" | "max" as over), args=[inner], keywords=[]):
-                name = Name(self._path(inner), over)
+            case ast.Call(func=ast.Name(id="min" | "max" as extreme), args=[inner], keywords=[]):
+                name = Name(self._path(inner), extreme)
             case _:
                 name = Name(self._path(node))
         self.names[name] = None

@@ -41,18 +41,18 @@ class StateCondition:
         return bool(self._evaluate(state))
 
 
-def parse_state_condition(text: str, known: Collection[str] = ()) -> StateCondition:
+def parse_state_condition(text: str, keys: Collection[str] = ()) -> StateCondition:
     """Read a condition.
 
     Args:
         text: The condition.
-        known: Keys of the state. One with a dot in it, such as `sub.words`, is a key and no path.
+        keys: Keys of the state. One with a dot in it, such as `sub.words`, is a key and no path.
 
     Raises:
         ValueError: The text is no condition; the message says what was found and what is expected.
     """
     reader = _Reader()
-    evaluate = reader.read(text, _DottedKeys(known).visit)
+    evaluate = reader.read(text, _DottedKeys(keys).visit)
     return StateCondition(" ".join(text.split()) if "\n" in text else text.strip(), tuple(reader.names), evaluate)
 
 
@@ -60,10 +60,10 @@ def parse_state_condition(text: str, known: Collection[str] = ()) -> StateCondit
 class _DottedKeys(ast.NodeTransformer):
     """Turns the paths that are keys into names."""
 
-    known: Collection[str]
+    keys: Collection[str]
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        return ast.Name(name) if (name := ast.unparse(node)) in self.known else self.generic_visit(node)
+        return ast.Name(name) if (name := ast.unparse(node)) in self.keys else self.generic_visit(node)
 
 
 class _Reader(Reader[str]):

@@ -69,8 +69,8 @@ def factors_of(vary: Vary) -> Mapping[str, tuple[Factor, ...]]:
     Returns:
         Node -> its factors, in the order of the sweep file. Nodes without factors are left out.
     """
-    found = {node: _factors(node, refs) for node, refs in vary.items() if not isinstance(refs, str)}
-    return {node: factors for node, factors in found.items() if factors}
+    by_node = {node: _factors(node, refs) for node, refs in vary.items() if not isinstance(refs, str)}
+    return {node: factors for node, factors in by_node.items() if factors}
 
 
 def _factors(node: str, refs: Sequence[Any]) -> tuple[Factor, ...]:

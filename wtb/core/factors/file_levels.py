@@ -92,12 +92,12 @@ def replace_files(value: Any, change: Callable[[Place, str], Any], place: Place 
 
 def texts_of(value: Any, texts: Mapping[str, str]) -> dict[str, str]:
     """Return those of some texts, by SHA-256, to which plain data refers."""
-    found: dict[str, str] = {}
+    referenced: dict[str, str] = {}
 
     def note(_: Place, named: str) -> str:
         if (reference := file_reference(named)) is not None and reference.sha256 in texts:
-            found[reference.sha256] = texts[reference.sha256]
+            referenced[reference.sha256] = texts[reference.sha256]
         return named
 
     replace_files(value, note)
-    return found
+    return referenced

@@ -95,10 +95,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _common_fault(faults: list[ProviderFault | None]) -> ProviderFault | None:
     """Return the fault of a group of errors: the most severe one, or None if any error is not a provider's."""
-    known = [fault for fault in faults if fault is not None]
-    if not known or len(known) < len(faults):
+    provider_faults = [fault for fault in faults if fault is not None]
+    if not provider_faults or len(provider_faults) < len(faults):
         return None
-    return max(known, key=lambda fault: (is_lasting(fault), fault["retry_after_s"] or 0.0))
+    return max(provider_faults, key=lambda fault: (is_lasting(fault), fault["retry_after_s"] or 0.0))
 
 
 class _Evidence:

@@ -27,14 +27,14 @@ _NAMED = re.compile(
 _IN_URL = re.compile(r"(://[^/\s:@]{0,200}:)([^/\s@]{1,2000})(?=@)")
 
 
-def without_secrets(text: str, *known: str) -> str:
+def without_secrets(text: str, *secrets: str) -> str:
     """Return a text with what looks like a secret masked.
 
     Args:
         text: Such as the message of an error.
-        known: Secrets that are known to have been sent.
+        secrets: Secrets that are known to have been sent.
     """
-    for secret in known:
+    for secret in secrets:
         text = text.replace(secret, MASK) if secret else text
     for pattern in (*SECRETS.values(), _SHORT):
         text = pattern.sub(MASK, text)

@@ -62,7 +62,7 @@ def failure_score(own: OnFailure | None, worst: float | None, spec: StoredSpec) 
 
     What the metric's evaluator declares counts (own), else what the sweep does, else the worse end of its scale.
     """
-    given = spec.get("on_failure") if own is None else own
-    if given == LEFT_OUT:
+    declared = spec.get("on_failure") if own is None else own
+    if declared == LEFT_OUT:
         return None
-    return worst if given is None else float(given)
+    return worst if declared is None else float(declared)

@@ -36,20 +36,20 @@ class Observed:
 
     value: float
     truth: str | int
-    found: Label = None
+    answer: Label = None
 
 
-def write_observed(truth: Label, found: Label) -> str:
+def write_observed(truth: Label, answer: Label) -> str:
     """What was expected and what was found, as it is kept beside the value of a score."""
-    return json.dumps([truth, found])
+    return json.dumps([truth, answer])
 
 
 def read_observed(text: str) -> tuple[Label, Label]:
     """The same, read again. Raises ValueError."""
-    found = json.loads(text)
-    if not isinstance(found, list) or len(found) != 2 or not all(isinstance(one, Label) for one in found):
+    pair = json.loads(text)
+    if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(label, Label) for label in pair):
         raise ValueError(f"{text!r:.50} is nothing that a cell tells of a figure")
-    return found[0], found[1]
+    return pair[0], pair[1]
 
 
 @frozen(slots=True)
@@ -57,14 +57,14 @@ class OfClass:
     """The cases of a class that a figure over all cells of a row rests on.
 
     Attributes:
-        least, most: The numbers of the cases, of the rows with the fewest and the most.
+        smallest, largest: The numbers of the cases, of the rows with the fewest and the most.
         name: The name of the class; None for all classes but the most common one.
         is_found: Whether they are the cases in which a row finds the class, instead of those expected to be of it.
         unit: What is counted, `cases` or `clusters`.
     """
 
-    least: int
-    most: int
+    smallest: int
+    largest: int
     name: str | None
     is_found: bool = False
     unit: str = "cases"
@@ -72,17 +72,17 @@ class OfClass:
 
 def class_sentence(metric: str, figure: Figure, of: OfClass) -> str:
     """Return the words for how many cases of a class a metric rests on, and what follows if they are few."""
-    many = f"{of.least:,}" if of.least == of.most else f"{of.least:,} to {of.most:,}"
-    unit = of.unit.removesuffix("s") if of.least == of.most == 1 else of.unit
+    many = f"{of.smallest:,}" if of.smallest == of.largest else f"{of.smallest:,} to {of.largest:,}"
+    unit = of.unit.removesuffix("s") if of.smallest == of.largest == 1 else of.unit
     if figure.startswith("class_"):
         which = "in which a row finds the class" if of.is_found else "of the class"
     elif of.name is None:
         which = "that are not of its most common class"
     else:
         which = f"of {of.name}, its rarest class"
-    if of.least >= FEWEST_OF_CLASS:
+    if of.smallest >= FEWEST_OF_CLASS:
         consequence = ""
-    elif of.most >= FEWEST_OF_CLASS:
+    elif of.largest >= FEWEST_OF_CLASS:
         consequence = f", and rows with less than {FEWEST_OF_CLASS} have no interval"
     else:
         consequence = f": there are no intervals below {FEWEST_OF_CLASS}"

@@ -96,8 +96,8 @@ class Score:
 
 def spent_of(scores: Iterable[Score]) -> float | None:
     """US dollars that were spent to get scores; None where nobody knows."""
-    known = [one.spent for one in scores]
-    return None if None in known else sum(amount or 0.0 for amount in known)
+    spent = [score.spent for score in scores]
+    return None if None in spent else sum(amount or 0.0 for amount in spent)
 
 
 def without_expected(metric: str, count: int, cases: int) -> str:

@@ -17,45 +17,47 @@ ON_FAILURE = f"a finite number or {LEFT_OUT}"
 _ROUNDING = 1e-9  # of a scale: an average of scores within it may lie outside by as much
 
 
-def scale_of(name: str, given: Any) -> Scale | Mapping[str, Scale] | None:
+def scale_of(name: str, declared: Any) -> Scale | Mapping[str, Scale] | None:
     """The scale that the evaluator of this name declares, or its scales by key. Raises InputError."""
-    if given is None:
+    if declared is None:
         return None
-    if isinstance(given, Mapping):
-        return {str(key): _ends(name, f"the scale of {key!r:.50}", one) for key, one in given.items()}
-    return _ends(name, "scale", given)
+    if isinstance(declared, Mapping):
+        return {str(key): _ends(name, f"the scale of {key!r:.50}", scale) for key, scale in declared.items()}
+    return _ends(name, "scale", declared)
 
 
-def _ends(name: str, what: str, given: Any) -> Scale:
+def _ends(name: str, what: str, declared: Any) -> Scale:
     """Read the two ends of a scale. Raises InputError."""
-    ends = [_number(one) for one in given] if isinstance(given, list | tuple) else []
+    ends = [_number(end) for end in declared] if isinstance(declared, list | tuple) else []
     if len(ends) != 2 or not all(map(math.isfinite, ends)) or not ends[0] < ends[1]:
         expected = "expected two finite numbers, the lower one first, such as [0, 1]"
-        raise InputError(f"evaluator {name!r}: {what} is {given!r:.50}; {expected}")
+        raise InputError(f"evaluator {name!r}: {what} is {declared!r:.50}; {expected}")
     return ends[0], ends[1]
 
 
-def failure_scores(name: str, given: Any) -> OnFailure | Mapping[str, OnFailure] | None:
+def failure_scores(name: str, declared: Any) -> OnFailure | Mapping[str, OnFailure] | None:
     """What a failed cell counts as, as the evaluator of this name declares it, if it does. Raises InputError."""
-    if given is None:
+    if declared is None:
         return None
-    if isinstance(given, Mapping):
-        return {str(key): _failure_score(name, f"the on_failure of {key!r:.50}", one) for key, one in given.items()}
-    return _failure_score(name, "on_failure", given)
+    if isinstance(declared, Mapping):
+        return {
+            str(key): _failure_score(name, f"the on_failure of {key!r:.50}", score) for key, score in declared.items()
+        }
+    return _failure_score(name, "on_failure", declared)
 
 
-def _failure_score(name: str, what: str, given: Any) -> OnFailure:
-    score = failure_score(given)
+def _failure_score(name: str, what: str, declared: Any) -> OnFailure:
+    score = failure_score(declared)
     if score is None:
-        raise InputError(f"evaluator {name!r}: {what} is {given!r:.50}; expected {ON_FAILURE}")
+        raise InputError(f"evaluator {name!r}: {what} is {declared!r:.50}; expected {ON_FAILURE}")
     return score
 
 
-def failure_score(given: Any) -> OnFailure | None:
+def failure_score(declared: Any) -> OnFailure | None:
     """What is given as the score of a failed cell; None where it is nothing of the kind."""
-    if given == LEFT_OUT:
+    if declared == LEFT_OUT:
         return LEFT_OUT
-    number = _number(given)
+    number = _number(declared)
     return number if math.isfinite(number) else None
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 Cause = Literal["price", "usage", "connection"]
-_SHOWN = 3  # as many models or hosts in a sentence
+_MAX_NAMED = 3  # as many models or hosts in a sentence
 
 
 class UnknownCost(TypedDict):
@@ -43,14 +43,14 @@ def in_sentence(reason: UnknownCost) -> str:
 
 def sentences(reasons: Sequence[UnknownCost]) -> list[str]:
     """Return one sentence for each cause, over all variants that it concerns."""
-    found = []
+    lines = []
     for cause in ("price", "usage", "connection"):
         mine = [reason for reason in reasons if reason["cause"] == cause]
         if mine:
             variants = list(dict.fromkeys(f"{reason['node']}={reason['variant']}" for reason in mine))
             whats = list(dict.fromkeys(reason["what"] for reason in mine))
-            found.append(f"the cost of {_some(variants)} is unknown: {_why(cause, whats)}")
-    return found
+            lines.append(f"the cost of {_some(variants)} is unknown: {_why(cause, whats)}")
+    return lines
 
 
 def cost_warnings(reasons: Sequence[UnknownCost], usd: float | None, *, ended: bool) -> list[str]:
@@ -79,8 +79,8 @@ def is_free(where: str, free_hosts: Iterable[str]) -> bool:
     """
     host, _, port = where.rpartition(":")
     names = {host.lower(), *(["localhost"] if _is_loopback(host) else [])}
-    known = {known for name in names for known in (name, f"{name}:{port}")}
-    return any(fnmatchcase(name, pattern.lower()) for pattern in free_hosts for name in known)
+    addresses = {address for name in names for address in (name, f"{name}:{port}")}
+    return any(fnmatchcase(name, pattern.lower()) for pattern in free_hosts for name in addresses)
 
 
 def _is_loopback(host: str) -> bool:
@@ -109,6 +109,6 @@ def _models(whats: Sequence[str]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    text = ", ".join(names[:_SHOWN])
+    more = len(names) - _MAX_NAMED
+    text = ", ".join(names[:_MAX_NAMED])
     return f"{text} and {more:,} more" if more > 0 else text

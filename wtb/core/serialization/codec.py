@@ -20,7 +20,7 @@ import orjson
 
 from wtb.core.errors import StateError
 from wtb.core.serialization.object_tags import BY_CLASS, OBJECT_TAGS, Payload, is_listed, is_model
-from wtb.core.serialization.type_tags import MAX_BYTES, SEQUENCES, TAG_OF, TAGS, Refused, Room, found, is_text
+from wtb.core.serialization.type_tags import MAX_BYTES, SEQUENCES, TAG_OF, TAGS, Refused, Room, is_text, refusal_of
 
 _INT_LOW, _INT_HIGH = -(2**63), 2**64 - 1  # what orjson writes and reads back as an int
 _TAGS = TAGS | OBJECT_TAGS
@@ -149,7 +149,7 @@ def _encode_tagged(tag: str, value: Any, room: Room) -> Any:
     try:
         payload = _TAGS[tag][1](value)
         if type(payload) is not _TAGS[tag][2]:
-            raise found(type(value))
+            raise refusal_of(type(value))
         plain = _encode_value(payload, room)
     except Refused as refused:
         if tag not in SEQUENCES:
@@ -181,7 +181,7 @@ def _part(key: object) -> str:
 def _object(
     tag: str,
     payload_of: Callable[[Any], Payload],
-    known: dict[frozenset[str], tuple[Any, int]],
+    encoded_sets: dict[frozenset[str], tuple[Any, int]],
     value: Any,
     room: Room,
 ) -> Any:
@@ -189,11 +189,11 @@ def _object(
     payload = payload_of(value)
     names = payload.get("set")
     if type(names) is set:
-        key, left = frozenset(names), room.left
-        if key in known:
-            room.take(known[key][1])
+        key, room_before = frozenset(names), room.remaining
+        if key in encoded_sets:
+            room.take(encoded_sets[key][1])
         else:
-            known[key] = _encode_tagged("$set", names, room), left - room.left
+            encoded_sets[key] = _encode_tagged("$set", names, room), room_before - room.remaining
         payload["set"] = None
     try:
         plain = _walk(payload, payload.items(), room)
@@ -201,7 +201,7 @@ def _object(
         del refused.parts[-1:]  # "fields", which the user does not know
         raise
     if type(names) is set:
-        plain["set"] = known[key][0]
+        plain["set"] = encoded_sets[key][0]
     return {tag: plain}
 
 
@@ -232,7 +232,7 @@ def _tag_of_class(kind: type) -> str:
         return "$zoneinfo"
     if is_listed(kind):
         return "$object"
-    raise found(kind)
+    raise refusal_of(kind)
 
 
 _ENCODERS: dict[type, Callable[[Any, Room], Any]] = {

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Any, NotRequired, TypedDict, TypeVar
 
-from wtb.core.serialization.type_tags import LISTED, Refused, Tag, found
+from wtb.core.serialization.type_tags import LISTED, Refused, Tag, refusal_of
 from wtb.core.serialization.user_modules import barred
 
 
@@ -37,14 +37,14 @@ def _class_name(kind: type) -> str:
 def _class_of(name: str, accepts: Callable[[type], bool]) -> Any:
     """Import the class of a stored name. Raises Refused if it is gone or of another kind."""
     module, _, qualname = name.partition(":")
-    found = _member(sys.modules.get(module), qualname)
-    if found is None and (process := barred()) is not None:
+    member = _member(sys.modules.get(module), qualname)
+    if member is None and (process := barred()) is not None:
         raise Refused(f"{name} is a class of user code, which {process} does not import")
-    if found is None:  # not imported yet, or another thread is about to
-        found = _member(importlib.import_module(module), qualname)
-    if not (isinstance(found, type) and accepts(found)):
+    if member is None:  # not imported yet, or another thread is about to
+        member = _member(importlib.import_module(module), qualname)
+    if not (isinstance(member, type) and accepts(member)):
         raise Refused(f"{name} is gone, or is no longer the kind of class that it was")
-    return found
+    return member
 
 
 NamesT = TypeVar("NamesT", bound=Collection[str])
@@ -73,7 +73,7 @@ def _enum(value: enum.Enum) -> Any:
 
 
 def _enum_of(payload: Any) -> Any:
-    kind = _class_of(payload["type"], lambda found: issubclass(found, enum.Enum))
+    kind = _class_of(payload["type"], lambda member: issubclass(member, enum.Enum))
     return kind[payload["name"]] if "name" in payload else kind(payload["value"])
 
 
@@ -82,7 +82,7 @@ def _dataclass(kind: Any) -> Callable[[Any], Payload]:
     try:
         object.__new__(kind)  # what decoding will do; Python refuses it for subclasses of built-in types
     except TypeError:
-        raise found(kind) from None
+        raise refusal_of(kind) from None
     name, names = _class_name(kind), tuple(f.name for f in dataclasses.fields(kind))
 
     def payload(value: Any) -> Payload:
@@ -165,7 +165,7 @@ def _object(value: Any) -> Any:
     if isinstance(value, tuple):
         names = _names(kind)
         if len(names) != len(value) or getattr(value, "__dict__", None):
-            raise found(kind)
+            raise refusal_of(kind)
         return {"type": _class_name(kind), "fields": dict(zip(names, value, strict=True))}
     state = object.__getstate__(value)  # attributes, or attributes and slots
     plain, slots = state if isinstance(state, tuple) else (state, None)
@@ -180,9 +180,11 @@ def _object_of(payload: Any) -> Any:
     names, is_tuple = _names(kind), issubclass(kind, tuple)
     fields = _complete(kind, names, payload["fields"])
     value: Any = tuple.__new__(kind, map(fields.get, names)) if is_tuple else object.__new__(kind)
-    others = ", ".join(name for name in fields if name not in names)
-    if others and (is_tuple or not hasattr(value, "__dict__")):
-        raise Refused(f"{payload['type']} no longer has {others}; load it with the class that it was stored with")
+    unknown_names = ", ".join(name for name in fields if name not in names)
+    if unknown_names and (is_tuple or not hasattr(value, "__dict__")):
+        raise Refused(
+            f"{payload['type']} no longer has {unknown_names}; load it with the class that it was stored with"
+        )
     for name, item in () if is_tuple else fields.items():
         object.__setattr__(value, name, item)
     return value

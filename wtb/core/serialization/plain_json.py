@@ -22,14 +22,14 @@ def iso(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def storable(text: str, most: int = 100_000) -> str:
-    """Text as every database takes it: without NUL, with halves of characters written out, of at most `most`."""
+def storable(text: str, limit: int = 100_000) -> str:
+    """Text as every database takes it: without NUL, with halves of characters written out, of at most `limit`."""
     text = str.__str__(text)  # of a subclass, whose methods may do anything
-    shortened = text[: most + 1].replace("\0", "\ufffd").encode("utf-8", "backslashreplace").decode()
-    if len(shortened) <= most:
+    shortened = text[: limit + 1].replace("\0", "\ufffd").encode("utf-8", "backslashreplace").decode()
+    if len(shortened) <= limit:
         return shortened
-    kept = max(0, most - _MORE)
-    return f"{shortened[:kept]} ... {max(1, len(text) - kept):,} more characters"[:most]
+    length = max(0, limit - _MORE)
+    return f"{shortened[:length]} ... {max(1, len(text) - length):,} more characters"[:limit]
 
 
 def readable(data: bytes) -> Any:

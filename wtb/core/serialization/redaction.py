@@ -56,7 +56,7 @@ class Redactor:
     def _replacements(self) -> Mapping[str, bytes]:
         return {name: orjson.dumps(marker(name)) for name in self.keys}
 
-    def found(self, text: str) -> str | None:
+    def find_pattern(self, text: str) -> str | None:
         """Return the name of the first pattern that is found in a text, if any is."""
         return next((name for name, pattern in self.patterns.items() if pattern.search(text)), None)
 
@@ -110,24 +110,24 @@ class Redactor:
     def _typed_object(self, value: dict[str, Json]) -> Json:
         if len(value) != 1:
             return self._by_key(value, self._typed_object)
-        ((tag, held),) = value.items()
-        if tag in _OBJECTS and isinstance(held, dict):
-            return {tag: self._attributes(held)}
-        if tag == "$dict" and isinstance(held, dict):
-            return {tag: self._by_key(held, self._typed_object)}
-        if tag == "$map" and isinstance(held, list):
-            return {tag: [self._pair(pair) for pair in held]}
+        ((tag, content),) = value.items()
+        if tag in _OBJECTS and isinstance(content, dict):
+            return {tag: self._attributes(content)}
+        if tag == "$dict" and isinstance(content, dict):
+            return {tag: self._by_key(content, self._typed_object)}
+        if tag == "$map" and isinstance(content, list):
+            return {tag: [self._pair(pair) for pair in content]}
         if tag in _MANY:
-            return {tag: self._walk(held, self._typed_object)}
+            return {tag: self._walk(content, self._typed_object)}
         return value if tag.startswith("$") else self._by_key(value, self._typed_object)
 
-    def _attributes(self, held: dict[str, Json]) -> dict[str, Json]:
+    def _attributes(self, content: dict[str, Json]) -> dict[str, Json]:
         """What is kept of an object: its class and which fields were set are no data of anybody's."""
         return {
             key: self._by_key(part, self._typed_object, names=False)
             if key in _ATTRIBUTES and isinstance(part, dict)
             else part
-            for key, part in held.items()
+            for key, part in content.items()
         }
 
     def _pair(self, pair: Json) -> Json:

@@ -60,17 +60,17 @@ class Room:
     It also keeps how classes in the value are encoded, so that each is looked at once.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = self.left = most
+    def __init__(self, limit: int) -> None:
+        self.limit = self.remaining = limit
         self.encoders: dict[type, Callable[[Any, Room], Any]] = {}
 
     def take(self, size: int) -> None:
-        self.left -= size
-        if self.left < 0:
-            raise Refused(f"it is larger than {self.most:,} bytes as JSON; {LISTED.get().instead}")
+        self.remaining -= size
+        if self.remaining < 0:
+            raise Refused(f"it is larger than {self.limit:,} bytes as JSON; {LISTED.get().instead}")
 
 
-def found(kind: type) -> Refused:
+def refusal_of(kind: type) -> Refused:
     builtin = next((base.__name__ for base in kind.__mro__ if base in _PLAIN or base in TAG_OF), None)
     if issubclass(kind, types.FunctionType | types.BuiltinFunctionType | types.MethodType | partial | type):
         advice = "store its import path as text and import it in the node that needs it"
@@ -133,10 +133,10 @@ def _array_of(payload: Any) -> Any:
 def _scalar(value: Any) -> Any:
     """Encode a numpy scalar, if it comes back equal and of the same type."""
     payload = _array(sys.modules["numpy"].asarray(value))
-    again = _array_of(payload)[()]
+    decoded = _array_of(payload)[()]
     # numpy drops trailing NULs of its strings, and has several C types for one dtype.
-    if type(again) is not type(value) or again.tobytes() != value.tobytes():
-        raise found(type(value))
+    if type(decoded) is not type(value) or decoded.tobytes() != value.tobytes():
+        raise refusal_of(type(value))
     return payload
 
 

@@ -119,8 +119,8 @@ def _requirements(name: str) -> Iterator[str]:
             of_extra = re.search(r"extra == ['\"]([^'\"]+)['\"]", requirement)
             if match is None or (of_extra is not None and not re.fullmatch(extras, of_extra.group(1))):
                 continue
-            wanted = "|".join(re.escape(extra.strip()) for extra in (match.group(2) or "").split(","))
-            needed = _normalized(match.group(1)), wanted
+            extra_pattern = "|".join(re.escape(extra.strip()) for extra in (match.group(2) or "").split(","))
+            needed = _normalized(match.group(1)), extra_pattern
             if needed not in seen:
                 seen.add(needed)
                 ahead.append(needed)

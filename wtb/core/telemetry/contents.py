@@ -39,34 +39,38 @@ def openinference(kind: str, about: Attributes) -> Attributes:
         about: Its attributes `gen_ai.*`.
     """
     read, wrote = about.get("gen_ai.usage.input_tokens"), about.get("gen_ai.usage.output_tokens")
-    found: Attributes = {"openinference.span.kind": kind}
+    attributes: Attributes = {"openinference.span.kind": kind}
     if kind == "LLM":
         total = read + wrote if isinstance(read, int) and isinstance(wrote, int) else None
-        found |= {
+        attributes |= {
             "llm.model_name": about.get("gen_ai.request.model"),
             "llm.token_count.prompt": read,
             "llm.token_count.completion": wrote,
             "llm.token_count.total": total,
             "llm.cost.total": about.get("wtb.cost.usd"),
         }
-    found["tool.name"] = about.get("gen_ai.tool.name")
-    found["input.value"] = about.get("gen_ai.input.messages") or about.get("gen_ai.tool.call.arguments")
-    found["output.value"] = about.get("gen_ai.output.messages") or about.get("gen_ai.tool.call.result")
-    return found
+    attributes["tool.name"] = about.get("gen_ai.tool.name")
+    attributes["input.value"] = about.get("gen_ai.input.messages") or about.get("gen_ai.tool.call.arguments")
+    attributes["output.value"] = about.get("gen_ai.output.messages") or about.get("gen_ai.tool.call.result")
+    return attributes
 
 
 def _messages(encoded: str | None, role: str) -> str | None:
     if encoded is None:
         return None
-    said = readable(encoded.encode())
-    if isinstance(said, Mapping) and isinstance(said.get("messages"), list):  # a request with its options
-        said = said["messages"]
-    each = said if isinstance(said, list) and all(_is_message(one) for one in said) else [{"content": said}]
-    messages = [_message(one.get("role", role), one["content"]) for one in each]
+    content = readable(encoded.encode())
+    if isinstance(content, Mapping) and isinstance(content.get("messages"), list):  # a request with its options
+        content = content["messages"]
+    each = (
+        content
+        if isinstance(content, list) and all(_is_message(message) for message in content)
+        else [{"content": content}]
+    )
+    messages = [_message(message.get("role", role), message["content"]) for message in each]
     whole = json.dumps(messages)
     if len(whole) <= MOST_CONTENT:
         return whole
-    return json.dumps([_message(role, storable(_plain(said), MOST_CONTENT // 2))])
+    return json.dumps([_message(role, storable(_plain(content), MOST_CONTENT // 2))])
 
 
 class _Part(TypedDict):
@@ -81,8 +85,8 @@ class _Message(TypedDict):
     parts: list[_Part]
 
 
-def _is_message(one: object) -> bool:
-    return isinstance(one, Mapping) and "content" in one
+def _is_message(message: object) -> bool:
+    return isinstance(message, Mapping) and "content" in message
 
 
 def _message(role: object, content: object) -> _Message:
@@ -93,5 +97,5 @@ def _text(encoded: str | None) -> str | None:
     return None if encoded is None else storable(_plain(readable(encoded.encode())), MOST_CONTENT)
 
 
-def _plain(said: object) -> str:
-    return said if isinstance(said, str) else json.dumps(said)
+def _plain(content: object) -> str:
+    return content if isinstance(content, str) else json.dumps(content)

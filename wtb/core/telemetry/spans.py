@@ -171,8 +171,8 @@ def _document(span: Span) -> SpanDocument:
         "endTimeUnixNano": _nanoseconds(max(span.began, span.ended)),
         "attributes": _attributes(span.attributes),
         "events": [
-            {"name": one.name, "timeUnixNano": _nanoseconds(one.at), "attributes": _attributes(one.attributes)}
-            for one in span.events
+            {"name": event.name, "timeUnixNano": _nanoseconds(event.at), "attributes": _attributes(event.attributes)}
+            for event in span.events
         ],
         "links": [{"traceId": link.trace_id, "spanId": link.span_id} for link in span.links],
         "status": {} if span.error is None else {"code": _ERROR, "message": span.error[:MOST_TEXT]},
@@ -186,8 +186,8 @@ def _nanoseconds(seconds: float) -> str:
     return str(round(seconds * 1_000_000) * 1_000)  # of microseconds: a float knows no more
 
 
-def _attributes(given: Mapping[str, Attribute | None]) -> list[KeyValue]:
-    return [{"key": name, "value": _value(value)} for name, value in given.items() if value is not None]
+def _attributes(attributes: Mapping[str, Attribute | None]) -> list[KeyValue]:
+    return [{"key": name, "value": _value(value)} for name, value in attributes.items() if value is not None]
 
 
 def _value(value: Attribute) -> AnyValue:

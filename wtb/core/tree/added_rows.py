@@ -61,7 +61,7 @@ class Addition:
 
 def additions(spec: StoredSpec) -> list[Addition]:
     """Return the rows that were added to a sweep, given its stored spec, in the order of their numbers."""
-    return [_read(one) for one in spec.get(KEY, ())]
+    return [_read(row) for row in spec.get(KEY, ())]
 
 
 def _read(stored: StoredAddition) -> Addition:

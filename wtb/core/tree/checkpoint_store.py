@@ -219,17 +219,17 @@ def no_checkpoint(id: str) -> InputError:
     return NotFound(f"there is no checkpoint {id!r}; the history of its execution lists those that are there")
 
 
-def check_parent(execution: str, checkpoint: Checkpoint, known: set[str]) -> None:
+def check_parent(execution: str, checkpoint: Checkpoint, history_ids: set[str]) -> None:
     """Raise ConflictError if a checkpoint does not continue one that its execution has.
 
     Args:
         execution: The execution's id.
         checkpoint: The new checkpoint.
-        known: Ids of the checkpoints that the execution has.
+        history_ids: Ids of the checkpoints that the execution has.
     """
-    if checkpoint.parent is None and known:
+    if checkpoint.parent is None and history_ids:
         raise ConflictError(f"execution {execution} has begun; expected a checkpoint that names its parent")
-    if checkpoint.parent is not None and checkpoint.parent not in known:
+    if checkpoint.parent is not None and checkpoint.parent not in history_ids:
         raise ConflictError(
             f"the parent of checkpoint {checkpoint.id}, {checkpoint.parent}, is not in the history of execution "
             f"{execution}; expected a checkpoint of it"

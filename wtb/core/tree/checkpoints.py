@@ -146,7 +146,7 @@ def in_order(state: Mapping[str, V], order: Mapping[str, int]) -> dict[str, V]:
     return {key: state[key] for key in sorted(state, key=lambda key: (order.get(key, len(order)), key))}
 
 
-def shown(state: Mapping[str, V]) -> dict[str, V]:
+def visible_state(state: Mapping[str, V]) -> dict[str, V]:
     """A state without what is the engine's own."""
     return {key: value for key, value in state.items() if not is_hidden(key)}
 

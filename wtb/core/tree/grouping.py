@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from wtb.core.tree.checkpoints import NodeTask
 
 Choices = tuple[str, ...]
-Chosen = tuple[NodeTask, str]  # a task, and the variant of its node
+TaskVariant = tuple[NodeTask, str]  # a task, and the variant of its node
 
 
 def groups(
@@ -17,19 +17,19 @@ def groups(
 
     One group: the execution goes on. Several: it forks, and each group goes on as its own execution.
     """
-    found: dict[Choices, list[int]] = {}
+    by_choices: dict[Choices, list[int]] = {}
     for number in combinations:
-        found.setdefault(tuple(variant_of(number, node) for node in nodes), []).append(number)
-    return found
+        by_choices.setdefault(tuple(variant_of(number, node) for node in nodes), []).append(number)
+    return by_choices
 
 
 def agreed(choices: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """The variants that all of some combinations choose, by node."""
     first = choices[0]
-    return {node: variant for node, variant in first.items() if all(one[node] == variant for one in choices)}
+    return {node: variant for node, variant in first.items() if all(choice[node] == variant for choice in choices)}
 
 
-def chosen(tasks: Sequence[NodeTask], choices: Choices) -> list[Chosen]:
+def task_variants(tasks: Sequence[NodeTask], choices: Choices) -> list[TaskVariant]:
     """The tasks of a step with the variants that one group chooses, one for each node: its tasks run the same."""
     if len(tasks) == len(choices):  # no node has several
         return list(zip(tasks, choices, strict=True))
@@ -37,10 +37,10 @@ def chosen(tasks: Sequence[NodeTask], choices: Choices) -> list[Chosen]:
     return [(task, variants[task.node]) for task in tasks]
 
 
-def node_runs(tasks: Sequence[NodeTask], grouped: Mapping[Choices, Sequence[int]]) -> dict[Chosen, int]:
+def node_runs(tasks: Sequence[NodeTask], grouped: Mapping[Choices, Sequence[int]]) -> dict[TaskVariant, int]:
     """The distinct (task, variant) of a step, each to be run once, with the number of cells that take part."""
-    cells: dict[Chosen, int] = {}
+    cells: dict[TaskVariant, int] = {}
     for choices, members in grouped.items():
-        for one in chosen(tasks, choices):
-            cells[one] = cells.get(one, 0) + len(members)
+        for task_variant in task_variants(tasks, choices):
+            cells[task_variant] = cells.get(task_variant, 0) + len(members)
     return cells

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.serialization.plain_json import iso
-from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Writer, shown
+from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Writer, visible_state
 from wtb.core.values import Json
 
 if TYPE_CHECKING:
@@ -288,14 +288,14 @@ class ExecutionHistory:
     ) -> NodeBoundary:
         """Choose one of the visits of a node. Raises InputError that names the nodes or visits that there are."""
         if not visits:
-            others = f"; it has: {_listed(nodes)}" if nodes else ""
-            raise InputError(f"{self._name} {how} node {node!r}{did_you_mean(node, nodes)}{others}")
+            hint = f"; it has: {_listed(nodes)}" if nodes else ""
+            raise InputError(f"{self._name} {how} node {node!r}{did_you_mean(node, nodes)}{hint}")
         if visit is None:
             return visits[-1]
         by_visit = {boundary.visit: boundary for boundary in visits}
         if visit not in by_visit:
-            known = ", ".join(map(str, by_visit))
-            raise InputError(f"{self._name} {how} visit {visit} of node {node!r}; expected one of {known}")
+            visits_text = ", ".join(map(str, by_visit))
+            raise InputError(f"{self._name} {how} visit {visit} of node {node!r}; expected one of {visits_text}")
         return by_visit[visit]
 
     @property
@@ -351,9 +351,9 @@ class ExecutionHistory:
         """
         if not self.checkpoints:
             raise InputError(f"{self._name} has not begun: it has no checkpoint")
-        for known in (self._by_id, self._exits, self._names):
-            if target in known:
-                return known[target]
+        for index in (self._by_id, self._exits, self._names):
+            if target in index:
+                return index[target]
         starting = [checkpoint for id, checkpoint in self._by_id.items() if target and id.startswith(target)]
         if len(starting) == 1:
             return starting[0]
@@ -494,7 +494,7 @@ class ExecutionHistory:
             "made": None if manual_event is None else dict(manual_event),
             "writers": self.writers_of(checkpoint),
             "next": list(checkpoint.position.next),
-            "decisions": [one.document() for one in self.decisions.get(checkpoint.id, ())],
+            "decisions": [decision.document() for decision in self.decisions.get(checkpoint.id, ())],
             "totals": totals_document(checkpoint),
         }
         if checkpoint.id in self.notes:
@@ -537,12 +537,12 @@ def _with_runs(boundary: NodeBoundary, runs: Sequence[RecordedRun]) -> NodeBound
         ended=None if None in ends else max(end for end in ends if end is not None),
         duration=max(run.duration_s for run in runs),
         error=worst.error,
-        output=shown({key: value for run in runs for key, value in run.writes.items()}),
+        output=visible_state({key: value for run in runs for key, value in run.writes.items()}),
     )
 
 
 def _valued(state: Mapping[str, str], values: Mapping[str, Json]) -> dict[str, Json]:
-    return {key: values[digest] for key, digest in shown(state).items()}
+    return {key: values[digest] for key, digest in visible_state(state).items()}
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -46,9 +46,9 @@ def baseline_key(baseline: Mapping[str, str] | None, code: Code) -> str:
         baseline: The combination that others are compared with, if there is any.
         code: The fingerprints of variants, also of nodes that are not varied.
     """
-    chosen = baseline or {}
+    choices = baseline or {}
     pairs = [
-        (node, [variants.get(chosen[node], chosen[node])] if node in chosen else sorted(variants.values()))
+        (node, [variants.get(choices[node], choices[node])] if node in choices else sorted(variants.values()))
         for node, variants in sorted(code.items())
         if baseline is not None or len(variants) == 1
     ]
@@ -85,7 +85,7 @@ class CaseSketch:
 def without_case(sketch: bytes, digest: int) -> bytes:
     """Return the digests of a look without that of one case."""
     erased = digest.to_bytes(8)
-    return b"".join(kept for place in range(0, len(sketch), 8) if (kept := sketch[place : place + 8]) != erased)
+    return b"".join(part for place in range(0, len(sketch), 8) if (part := sketch[place : place + 8]) != erased)
 
 
 def _digest(value: object) -> str:

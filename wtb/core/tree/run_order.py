@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 def mixed(things: Iterable[T], *place: object) -> list[T]:
     """The things in an order that depends on the place alone: the sweep's seed, and where in the sweep it is."""
-    found = list(things)
-    if len(found) > 1:
-        random.Random(hashlib.sha256(repr(place).encode()).digest()).shuffle(found)
-    return found
+    shuffled = list(things)
+    if len(shuffled) > 1:
+        random.Random(hashlib.sha256(repr(place).encode()).digest()).shuffle(shuffled)
+    return shuffled
 
 
 def case_order(clusters: Sequence[str | None], seed: int, firsts: Sequence[int] = ()) -> list[int]:

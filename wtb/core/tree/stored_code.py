@@ -52,15 +52,15 @@ def stored_code(
     """
     numbers: dict[tuple[str, str], int] = {}
     sets: dict[tuple[int, ...], int] = {}
-    chosen: dict[str, dict[str, int]] = {}
+    set_numbers: dict[str, dict[str, int]] = {}
     for node, parts_by_variant in variants.items():
         for variant, parts in parts_by_variant.items():
             members = tuple(numbers.setdefault(part, len(numbers)) for part in sorted(_bounded(parts).items()))
-            chosen.setdefault(node, {})[variant] = sets.setdefault(members, len(sets))
+            set_numbers.setdefault(node, {})[variant] = sets.setdefault(members, len(sets))
     return {
         "parts": [list(part) for part in numbers],
         "sets": [list(members) for members in sets],
-        "variants": chosen,
+        "variants": set_numbers,
         "varying": list(dict.fromkeys(varying)),
         "not_followed": list(dict.fromkeys(not_followed)),
     }
@@ -88,11 +88,11 @@ def differences(before: StoredCode | None, after: StoredCode | None, node: str, 
     Returns:
         Texts such as "lib:helper changed"; none if one of the codes was stored by an earlier version.
     """
-    was, now = parts_of(before, node, variant), parts_of(after, node, variant)
-    if was is None or now is None:
+    old, new = parts_of(before, node, variant), parts_of(after, node, variant)
+    if old is None or new is None:
         return []
-    names = sorted(_different(was, now) - _written(before, after), key=lambda name: (not is_file(name), name))
-    return [_difference(name, was, now) for name in names if not name.startswith(MADE_BY)]
+    names = sorted(_different(old, new) - _written(before, after), key=lambda name: (not is_file(name), name))
+    return [_difference(name, old, new) for name in names if not name.startswith(MADE_BY)]
 
 
 class RecordedCode(NamedTuple):
@@ -124,10 +124,10 @@ class RecordedCode(NamedTuple):
         """
         differing: set[str] = set()
         for node, variant in changed:
-            was, now = parts_of(self.code, node, variant), parts_of(present.code, node, variant)
-            if was is None or now is None:
+            old, new = parts_of(self.code, node, variant), parts_of(present.code, node, variant)
+            if old is None or new is None:
                 return None
-            differing |= {name.removeprefix(f"{MADE_BY} ") for name in _different(was, now)}
+            differing |= {name.removeprefix(f"{MADE_BY} ") for name in _different(old, new)}
         files = {name for name in differing if is_file(name)}
         without = self.writing(files)
         return files if all(without.has_same(present, *pair) for pair in changed) else None
@@ -144,7 +144,7 @@ class RecordedCode(NamedTuple):
         fingerprints = {key: dict(variants) for key, variants in self.fingerprints.items()}
         fingerprints[node][variant] = other.fingerprints[node][name]
         parts = {
-            key: {one: parts_of(self.code, key, one) or {} for one in variants}
+            key: {variant_name: parts_of(self.code, key, variant_name) or {} for variant_name in variants}
             for key, variants in fingerprints.items()
         }
         parts[node][variant] = parts_of(other.code, node, name) or {}
@@ -170,20 +170,20 @@ def is_same_code(before: StoredCode | None, after: StoredCode | None, node: str,
     appear while a sweep runs are nearly always what its nodes write. And values that objects hold, such as a session's
     id, may differ between processes: they count only if the code that can have made them changed, too.
     """
-    was, now = parts_of(before, node, variant), parts_of(after, node, variant)
-    if was is None or now is None:
+    old, new = parts_of(before, node, variant), parts_of(after, node, variant)
+    if old is None or new is None:
         return False
     ignored = _written(before, after)
-    counted = {name for name in _different(was, now) if name not in ignored and not _is_output(name, was)}
-    is_made_alike = MADE_BY in was and not any(name.startswith(MADE_BY) for name in counted)
-    if all(name.startswith(MADE_BY) for name in _different(was, now)):  # the same parts in another order
+    counted = {name for name in _different(old, new) if name not in ignored and not _is_output(name, old)}
+    is_made_alike = MADE_BY in old and not any(name.startswith(MADE_BY) for name in counted)
+    if all(name.startswith(MADE_BY) for name in _different(old, new)):  # the same parts in another order
         return is_made_alike
     counted = {name for name in counted if not name.startswith(MADE_BY)}
     return not counted or (is_made_alike and all(name.startswith(VALUE) for name in counted))
 
 
-def _different(was: Parts, now: Parts) -> set[str]:
-    return {name for name, _ in was.items() ^ now.items()}
+def _different(old: Parts, new: Parts) -> set[str]:
+    return {name for name, _ in old.items() ^ new.items()}
 
 
 def _written(*codes: StoredCode | None) -> set[str]:
@@ -192,15 +192,15 @@ def _written(*codes: StoredCode | None) -> set[str]:
     return files | {f"{MADE_BY} {file}" for file in files}
 
 
-def _is_output(name: str, was: Parts) -> bool:
+def _is_output(name: str, old: Parts) -> bool:
     """Return whether a part is a file that was not there before."""
-    return is_file(name.removeprefix(f"{MADE_BY} ")) and name not in was
+    return is_file(name.removeprefix(f"{MADE_BY} ")) and name not in old
 
 
-def _difference(name: str, was: Parts, now: Parts) -> str:
-    if name not in was:
+def _difference(name: str, old: Parts, new: Parts) -> str:
+    if name not in old:
         return f"{name} is new"
-    if name not in now:
+    if name not in new:
         return f"{name} is gone"
     return f"{name}: content differs" if is_file(name) else f"{name} changed"
 

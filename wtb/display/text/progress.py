@@ -70,9 +70,8 @@ def _leader(sweep: WatchedOneSweep, metric: str, found: LeaderDocument) -> tuple
     as_of, many = sweep["as_of"], len(found["candidates"])
     over = f"{found['n']:,} cases" if as_of is None else f"as of {as_of['cases']:,} of {as_of['of']:,} cases"
     sure = "clear" if found["clear"] else f"{many:,} could be best" if many > 1 else ""
-    text = (
-        f"{found['mean']:.6g} by {texts.chosen(found['combination'] or {})} ({', '.join(filter(None, [over, sure]))})"
-    )
+    choices = texts.describe_choices(found["combination"] or {})
+    text = f"{found['mean']:.6g} by {choices} ({', '.join(filter(None, [over, sure]))})"
     return f"{'best' if found['clear'] else 'leads'} {metric}", text
 
 

@@ -190,9 +190,9 @@ def summary(document: SummaryDocument, width: int, color: bool = False) -> str:
     pairs = [
         ("size", size),
         *(("" if number else "vary", text) for number, text in enumerate(vary)),
-        ("baseline", texts.chosen(asked["baseline"]) if asked["baseline"] else ""),
+        ("baseline", texts.describe_choices(asked["baseline"]) if asked["baseline"] else ""),
         ("metrics", ", ".join(document["metrics"])),
-        ("params", texts.chosen(asked["params"]) if asked["params"] else ""),
+        ("params", texts.describe_choices(asked["params"]) if asked["params"] else ""),
         ("limits", " ".join(limits(asked["limits"]))),
     ]
     text = title + "\n" + facts([_progress(document)[0], *pairs, *_progress(document)[1:]], width)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wtb.core.tree.checkpoints import Checkpoint, shown
+from wtb.core.tree.checkpoints import Checkpoint, visible_state
 from wtb.core.tree.history import inside_document
 from wtb.display.views.executions import readable_values
 from wtb.store.database import Database
@@ -28,7 +28,7 @@ def checkpoint_details(
     history = histories.with_notes(database, sweep_id, line)
     inside = checkpoint.inside
     saved = {} if inside is None else inside.saved
-    values = readable_values(database, {*shown(checkpoint.state).values(), *saved.values()})
+    values = readable_values(database, {*visible_state(checkpoint.state).values(), *saved.values()})
     manifest = files.of_project(sweep.project).manifest(checkpoint.workspace)
     return {
         "sweep": {"id": sweep.id, "name": sweep.name, "status": sweep.status},

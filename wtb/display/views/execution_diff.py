@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, cast
 
 from wtb.core.classes.frozen import frozen
-from wtb.core.tree.checkpoints import Checkpoint, shown
+from wtb.core.tree.checkpoints import Checkpoint, visible_state
 from wtb.display.views.executions import Trace, state, totals_of
 from wtb.store.database import Database
 from wtb.store.files.manifest import compare
@@ -43,7 +43,7 @@ def diff_document(database: Database, a: Trace, b: Trace, files: FileStore | Non
             break
         shared += 1
     before, after = state(database, a.head), state(database, b.head)
-    digests = [shown(found.head.state) if found.head else {} for found in (a, b)]
+    digests = [visible_state(found.head.state) if found.head else {} for found in (a, b)]
     same = [key for key in before if digests[0][key] == digests[1].get(key)]
     return {
         "a": _side(a),
@@ -100,7 +100,7 @@ def _steps(trace: Trace, start: int) -> list[_Step]:
             one.step,
             [(w.node, w.variant) for w in one.writers],
             _writers([one]),
-            shown(one.state),
+            visible_state(one.state),
             [w.node_run for w in one.writers],
         )
         for one in trace.line[start:]

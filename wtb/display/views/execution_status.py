@@ -10,7 +10,7 @@ from wtb.analysis.failure_causes import execution_may_be_helped
 from wtb.core.failures import Failure
 from wtb.core.questions import how_to_answer, mode_of_question
 from wtb.core.serialization.plain_json import iso
-from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.checkpoints import visible_state
 from wtb.core.tree.history import task_document
 from wtb.display.views.executions import readable_values, sweep_of_execution
 from wtb.display.views.questions import approval_mode
@@ -144,11 +144,11 @@ def outcome_document(database: Database, row: ExecutionRow, *, is_run: bool = Fa
     status, reason = executions.status_in_sweep(sweep, row, is_run=is_run)
     history = histories.read_line(database, row.head_id)
     head = history.latest
-    state = {} if head is None else shown(head.state)
+    state = {} if head is None else visible_state(head.state)
     last = next((checkpoint for checkpoint in reversed(history.checkpoints) if checkpoint.writers), None)
     wrote: dict[str, str] = {}
     for writer in () if last is None or row.status != "completed" else last.writers:
-        wrote |= shown(history.runs[writer.node_run].writes)
+        wrote |= visible_state(history.runs[writer.node_run].writes)
     values = readable_values(database, {*state.values(), *wrote.values()})
     return {
         "execution": row.id,

@@ -9,9 +9,9 @@ from msgspec import structs
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, NotFound
-from wtb.core.failures import BEGUN, Failure
+from wtb.core.failures import RUNNING, Failure
 from wtb.core.serialization.plain_json import iso, readable
-from wtb.core.tree.checkpoints import Checkpoint, shown
+from wtb.core.tree.checkpoints import Checkpoint, visible_state
 from wtb.core.tree.history import ExecutionHistory, RecordedRun, run_document, totals_document
 from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
@@ -160,7 +160,7 @@ def state(database: Database, head: Checkpoint | None) -> dict[str, JsonValue]:
     """The state at a checkpoint as plain JSON."""
     if head is None:
         return {}
-    seen = shown(head.state)
+    seen = visible_state(head.state)
     stored = queries.load_values(database, seen.values())
     return {key: readable(stored[value].data) for key, value in seen.items()}
 
@@ -174,7 +174,7 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
     latest = {(run.id, run.attempts) for run in runs if run.status == "running"}
     for attempt in queries.attempt_rows(database, ids):
         failure = Failure(**attempt.failure) if attempt.failure else None
-        goes_on = failure is not None and failure.kind == BEGUN
+        goes_on = failure is not None and failure.kind == RUNNING
         if goes_on and (attempt.node_run_id, attempt.number) in latest:  # it has not ended
             attempt, failure = structs.replace(attempt, status="running"), None
         tried.setdefault(attempt.node_run_id, []).append(
@@ -190,7 +190,7 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
                 "stderr": attempt.stderr,
             }
         )
-    wrote = {run.id: shown(run.writes) for run in runs}
+    wrote = {run.id: visible_state(run.writes) for run in runs}
     stored = queries.load_values(database, {key for writes in wrote.values() for key in writes.values()})
     reasons = histories.with_reasons(database, row.sweep_id, own_trace.history)
     reasons = histories.with_notes(database, row.sweep_id, reasons)
@@ -330,7 +330,7 @@ def history_document(database: Database, row: ExecutionRow, *, states: bool = Fa
 def _values(database: Database, history: ExecutionHistory) -> dict[str, JsonValue]:
     """Values of the states of a history and of what its nodes wrote, by digest, as plain JSON."""
     states = [checkpoint.state for checkpoint in history] + [boundary.output for boundary in history.boundaries]
-    return readable_values(database, {digest for state in states for digest in shown(state).values()})
+    return readable_values(database, {digest for state in states for digest in visible_state(state).values()})
 
 
 def readable_values(database: Database, digests: Iterable[str]) -> dict[str, JsonValue]:

@@ -9,7 +9,7 @@ from wtb.core.documents.common import ApprovalMode
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument, QuestionGroup, SweepOfQuestion
 from wtb.core.questions import mode_of_question
 from wtb.core.serialization.plain_json import iso, readable
-from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.checkpoints import visible_state
 from wtb.store.database import Database
 from wtb.store.read.queries import line, load_values
 from wtb.store.rows.control import GroupedQuestions, ListedQuestion
@@ -99,7 +99,7 @@ def _context(database: Database, row: ListedQuestion) -> Any:
     checkpoints = line(database, row.checkpoint_id)
     if not checkpoints:
         return None
-    state = shown(checkpoints[-1].state)
+    state = visible_state(checkpoints[-1].state)
     if row.kind == "after":
         before = checkpoints[-2].state if len(checkpoints) > 1 else {}
         state = {name: key for name, key in state.items() if before.get(name) != key}

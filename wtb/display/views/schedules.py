@@ -28,7 +28,7 @@ def schedule_document(database: Database, schedule: Schedule) -> ScheduleDocumen
         "queued": schedule.queued,
         "baseline": schedule.baseline,
         "margin": dict(schedule.margin),
-        "notify": webhooks.shown(schedule.notify),
+        "notify": webhooks.describe_target(schedule.notify),
         "next_at": iso(schedule.next_at),
         "created_at": iso(schedule.created_at),
         "last": fire_document(last) if last else None,

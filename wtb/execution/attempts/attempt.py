@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from wtb.authoring.boundary import CheckpointReport, CostReport, DecisionReport
 from wtb.authoring.tools import ToolReport
 from wtb.core.errors import StateError
-from wtb.core.failures import BEGUN
+from wtb.core.failures import RUNNING
 from wtb.core.ids import new_id
 from wtb.core.scoring.unknown_costs import is_free
 from wtb.core.serialization.codec import digest
@@ -142,7 +142,7 @@ class Attempt:
                 self._end_stall()
 
     def _record(self, kind: str, data: Any) -> None:
-        if kind == BEGUN:
+        if kind == RUNNING:
             self._start()
         elif kind == "event":
             self._event(*data)

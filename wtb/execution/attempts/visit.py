@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wtb.authoring.tools import ToolReport
-from wtb.core.failures import BEGUN
+from wtb.core.failures import RUNNING
 from wtb.core.tree.checkpoints import NodeTask
 from wtb.core.values import Values
 from wtb.execution.execution import Execution
@@ -35,7 +35,7 @@ class Visit:
 
 def keeps_calls(kind: str | None, fine: bool) -> bool:
     """Return whether the next attempt reuses the tool calls of one that failed with `kind`; None: it never ended."""
-    return kind == "waiting" or (fine and kind in (None, "killed", "lost", BEGUN))
+    return kind == "waiting" or (fine and kind in (None, "killed", "lost", RUNNING))
 
 
 def load_visit(database: Database, execution: Execution, task: NodeTask, variant: str, fine: bool) -> Visit:

@@ -105,8 +105,8 @@ class OpenAttempt:
         result.lag_s = None if self._context is None else self._context.lag_s
         if self._questioner.interrupts:
             result.asked = tuple([question.key for question in self._questioner.interrupts])
-        if self._questioner.asked is not None:  # whatever the node's own code made of it
-            result.writes, result.failure, result.question = None, None, self._questioner.asked
+        if self._questioner.pending is not None:  # whatever the node's own code made of it
+            result.writes, result.failure, result.question = None, None, self._questioner.pending
         self._close_workspace()
         task = self._task
         if task.join and result.writes is not None:

@@ -18,7 +18,7 @@ from wtb.authoring.graph import Decision
 from wtb.authoring.tools import ToolReport
 from wtb.authoring.workflow import Workflow
 from wtb.authoring.workflow_facts import WorkflowFacts
-from wtb.core.failures import BEGUN, Failure, check_interrupt
+from wtb.core.failures import RUNNING, Failure, check_interrupt
 from wtb.core.mappings import Params
 from wtb.core.questions import Answers, Question
 from wtb.core.tree.checkpoints import Position
@@ -114,7 +114,7 @@ class Task:
     def begun(self) -> None:
         """Report that the attempt begins now, and no longer waits for a place to run."""
         if self.on_event is not None:
-            self.on_event(BEGUN, None)
+            self.on_event(RUNNING, None)
 
 
 @dataclass(frozen=True, slots=True)

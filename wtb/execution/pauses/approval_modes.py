@@ -109,7 +109,7 @@ def prior_answers(execution: Execution, task: str, variant: str) -> PriorAnswers
     """Return whether a node run at the head waits, ends or starts again by the answers of people. task: its key."""
     tries = execution.loaded.dialogue.tries.get((task, variant))
     if not tries:
-        again = execution.loaded.dialogue.again.get(task)
+        again = execution.loaded.dialogue.retries.get(task)
         return NO_ANSWERS if again is None else PriorAnswers(previous=_previous(*again))
     number, failure = tries[-1]
     if failure.kind == "waiting":
@@ -134,8 +134,8 @@ def _asked(execution: Execution, task: str, tries: Sequence[tuple[int, Failure]]
         return PriorAnswers(question)
     before = list(dropwhile(lambda one: one[1].kind == "waiting", reversed(tries)))
     draws, _ = tries[len(before)]
-    known = takewhile(dialogue.asked.__contains__, failure.asked)
-    questions = tuple(dialogue.asked[key] for key in known)
+    known = takewhile(dialogue.all_questions.__contains__, failure.asked)
+    questions = tuple(dialogue.all_questions[key] for key in known)
     previous = None
     if before:
         previous = _previous(before[0][0], str(before[0][1]), None)

@@ -269,7 +269,7 @@ def _as_fault(data: ProviderFault) -> ProviderFault:
         "reason": data["reason"],
         "status": boundary.optional(lambda status: boundary.count(status, 999), data["status"]),
         "retry_after_s": boundary.optional(
-            lambda seconds: boundary.number(seconds, most=LONGEST_S), data["retry_after_s"]
+            lambda seconds: boundary.number(seconds, maximum=LONGEST_S), data["retry_after_s"]
         ),
     }
 
@@ -285,7 +285,7 @@ def _asked(data: ReadQuestion, blobs: Sequence[bytes]) -> Question:
         boundary.count(data["number"], 2**31 - 1),
         tuple(boundary.name(option) for option in data["options"]),
         None if data["context"] is None else boundary.typed_json(blobs[boundary.count(data["context"])]),
-        boundary.optional(lambda seconds: boundary.number(seconds, most=LONGEST_S), data["timeout"]),
+        boundary.optional(lambda seconds: boundary.number(seconds, maximum=LONGEST_S), data["timeout"]),
         boundary.optional(boundary.name, data["default"]),
     )
 

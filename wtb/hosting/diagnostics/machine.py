@@ -17,7 +17,7 @@ from types import ModuleType
 import sqlalchemy as sa
 
 from wtb.authoring.code.import_paths import registered
-from wtb.config.distribution import NAME, TAKEN, pip_install, rival
+from wtb.config.distribution import NAME, OTHER_NAME, pip_install, rival
 from wtb.config.project_settings import node_walls
 from wtb.core.documents.administration import CheckDocument, DoctorDocument
 from wtb.core.errors import WTBError
@@ -64,8 +64,10 @@ def _software() -> Iterator[CheckDocument]:
         yield _walls()
     yield check("WTB", f"{NAME} {__version__}", ok=True)
     if (other := rival()) is not None:
-        found = f"so is {TAKEN} {other}, which is another project: both own the package `wtb` and overwrite its files"
-        yield check("installed", found, f"pip uninstall {TAKEN} {NAME}; then install WTB again", ok=False)
+        found = (
+            f"so is {OTHER_NAME} {other}, which is another project: both own the package `wtb` and overwrite its files"
+        )
+        yield check("installed", found, f"pip uninstall {OTHER_NAME} {NAME}; then install WTB again", ok=False)
     needed = ".".join(map(str, OLDEST_SQLITE))
     fix = f"use a Python built with SQLite {needed} or newer, or PostgreSQL (--db)"
     yield check("SQLite", sqlite3.sqlite_version, fix, ok=sqlite3.sqlite_version_info >= OLDEST_SQLITE)

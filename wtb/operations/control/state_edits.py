@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wtb.config.yaml_reader import MAX_BYTES, parse
 from wtb.core.errors import InputError, StateError, describe, did_you_mean
 from wtb.core.mappings import State
-from wtb.core.tree.checkpoints import is_hidden, shown
+from wtb.core.tree.checkpoints import is_hidden, visible_state
 from wtb.core.values import Value
 from wtb.store.read.queries import checkpoint_states
 
@@ -111,7 +111,7 @@ def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, nam
     if not within:
         return
     state = checkpoint_states(database, [checkpoint_id]).get(checkpoint_id, {}) if checkpoint_id else {}
-    there = sorted(key for key in shown(state) if bound.workflow.within(key))
+    there = sorted(key for key in visible_state(state) if bound.workflow.within(key))
     frames = {key.rpartition(".")[0] for key in there}
     listed = ", ".join(there[:20]) + (", ..." if len(there) > 20 else "") or "none"
     if problems := [

@@ -10,7 +10,7 @@ from wtb.core.documents.executions import ExecutionDocument
 from wtb.core.documents.lineage import DiffDocument, FileChangesDocument
 from wtb.core.mappings import State
 from wtb.core.serialization.codec import decode
-from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.checkpoints import visible_state
 from wtb.core.tree.history import ExecutionHistory
 from wtb.core.tree.stored_spec import Limits
 from wtb.display.notebook import execution as notebook_view
@@ -159,7 +159,7 @@ class ExecutionHandle(ExecutionMethods, TargetHandle):
 
     def _decoded(self, digests: Mapping[str, str]) -> dict[str, Any]:
         """Return a state with its values, without keys of the engine."""
-        state = shown(digests)
+        state = visible_state(digests)
         stored = queries.load_values(self.database, state.values())
         return {name: decode(stored[key].data) for name, key in state.items()}
 

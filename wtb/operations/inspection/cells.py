@@ -14,7 +14,7 @@ from wtb.core.scoring.unknown_costs import UnknownCost, is_concerned
 from wtb.core.serialization.codec import decode
 from wtb.core.serialization.plain_json import readable
 from wtb.core.tree.added_rows import additions
-from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.checkpoints import visible_state
 from wtb.planning.metric_names import COST
 from wtb.store.control.comments import comments_by_place
 from wtb.store.database import Database
@@ -114,7 +114,7 @@ def _documents(
     database, sweep_id = counts.database, counts.sweep_id
     with database.snapshot():  # nothing is yielded inside: whoever reads on may be another thread
         states = queries.checkpoint_states(database, [row.head_id for row in rows if row.head_id is not None])
-        states = {id: shown(state) for id, state in states.items()}
+        states = {id: visible_state(state) for id, state in states.items()}
         stored = queries.load_values(database, (key for state in states.values() for key in state.values()))
         scores: dict[tuple[int, int, int], dict[str, float | None]] = {}
         reasons: dict[tuple[int, int, int], dict[str, str]] = {}

@@ -21,7 +21,7 @@ from wtb.core.errors import InputError, did_you_mean
 from wtb.core.failures import Failure
 from wtb.core.scoring.measure import Measure
 from wtb.core.scoring.unknown_costs import is_concerned
-from wtb.core.tree.checkpoints import is_hidden, shown
+from wtb.core.tree.checkpoints import is_hidden, visible_state
 from wtb.operations.context import Context
 from wtb.operations.outputs.output_values import as_text, output_value, path_of_case, path_of_output, value_of_text
 from wtb.operations.row_names import row_numbers
@@ -156,7 +156,7 @@ def read_value(context: Context, ref: str, *, key: str | None = None, case: str 
 
 
 def _value_at(database: Database, state: Mapping[str, str], key: str | None, where: str) -> bytes:
-    state = shown(state)
+    state = visible_state(state)
     if key not in state:
         near = did_you_mean(key or "", state) or f"; it has {', '.join(state) or 'no keys'}"
         raise InputError(f"{where} has no key {key!r}{near}", argument="key")
@@ -344,12 +344,12 @@ class _Values:
 
 def _case_values(sweep_id: str, case: CaseRow, values: _Values) -> tuple[dict[str, OutputValue], OutputValue | None]:
     """The input and the expected value of a case."""
-    shown = {
+    visible_state = {
         key: values.get(digest, lambda key=key: path_of_case(sweep_id, case.id, key))  # type: ignore[misc]
         for key, digest in case.input.items()
     }
     expected = None if case.expected is None else value_of_text(case.expected, path_of_case(sweep_id, case.id, None))
-    return shown, expected
+    return visible_state, expected
 
 
 def cell_outputs(

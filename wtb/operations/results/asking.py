@@ -19,7 +19,7 @@ from wtb.core.errors import InputError, did_you_mean
 from wtb.core.scoring.judgement import CALLS_AT_ONCE, MOST_CALLS, Judgement
 from wtb.core.serialization.plain_json import readable
 from wtb.core.status import FAILED_CELLS
-from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.checkpoints import visible_state
 from wtb.operations.results.preference_files import RESULTS, Preference, append, name_of
 from wtb.store.database import Database
 from wtb.store.read import evidence, outcomes, queries
@@ -176,7 +176,7 @@ def _answers(table: Table, field: str) -> dict[tuple[int, int], str]:
     ended = outcomes.first_outcomes(table.database, table.sweep.id)
     heads = {head for _, _, status, head in ended if status == "succeeded"}
     states = queries.checkpoint_states(table.database, heads)
-    keys = {key for state in states.values() for key in shown(state)}
+    keys = {key for state in states.values() for key in visible_state(state)}
     if field not in keys:
         raise InputError(f"no final state has the key {field!r}{did_you_mean(field, sorted(keys))}")
     succeeded = {(case, row): states[head].get(field, "") for row, case, status, head in ended if status == "succeeded"}

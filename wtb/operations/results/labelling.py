@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from wtb.analysis.judges.check import Asked, Label, LabelItem, LabelledCell, LabelQueue, draw_order
+from wtb.analysis.judges.check import Label, LabelItem, LabelledCell, LabelQueue, Selection, draw_order
 from wtb.analysis.judges.trust import judge_of, rubric_of, stored_labels
 from wtb.analysis.scores import Scores
 from wtb.core.arguments.checking import checked
@@ -304,7 +304,7 @@ class _Asking:
         self.numbers = evidence.case_numbers(self._database, self.sweep.id)
         self.given = stored_labels(self._database, self.sweep.id, self.metric)
         order = draw_order(self.sweep.id, self.numbers.values())
-        self.asked: Asked = "disagreement" if self.again else "random"
+        self.asked: Selection = "disagreement" if self.again else "random"
         self._wanted = _disagreed([one for one in self.given if one.rater != self.rater]) if self.again else None
         among = None if self._wanted is None else {case for _, case, _ in self._wanted}
         self.drawn = order[: self.count] if among is None else [one for one in order if one in among]

@@ -26,7 +26,7 @@ from wtb.core.ids import new_id
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.measure import Score
 from wtb.core.stop import Stop, Stopped
-from wtb.core.tree.checkpoints import shown
+from wtb.core.tree.checkpoints import visible_state
 from wtb.core.tree.history import ExecutionHistory
 from wtb.core.tree.stored_spec import Limits
 from wtb.execution.engine.executor import Surroundings
@@ -312,7 +312,7 @@ def _task(database: Database, row: ExecutionRow, case: Case) -> EvaluationTask:
     history = ExecutionHistory(queries.line(database, row.head_id))
     head = history.latest
     assert head is not None, "a head is on its line"
-    state = shown(head.state)
+    state = visible_state(head.state)
     stored = queries.load_values(database, state.values())
     return EvaluationTask(
         case.id,

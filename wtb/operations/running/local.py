@@ -128,7 +128,7 @@ def create(context: Context, prepared: Prepared, *, breakpoints: Sequence[str] =
     """
     places = check_options(prepared, breakpoints=breakpoints, until=until)
     mine = signed(context, prepared)
-    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, held=CREATED)
+    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, hold_reason=CREATED)
     note(sweep=sweep_id)
     context.report(announcement(prepared, sweep_id))
     return sweep_id

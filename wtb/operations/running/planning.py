@@ -7,7 +7,7 @@ from typing import Annotated
 from wtb.analysis.cases_needed import margin_documents
 from wtb.analysis.kept_matrix import read_matrix
 from wtb.core.arguments.checking import checked
-from wtb.core.arguments.kinds import MOST, Number
+from wtb.core.arguments.kinds import MAX_ROWS, Number
 from wtb.core.classes.frozen import frozen
 from wtb.core.documents.plan import LastSweepDocument, PlanDocument
 from wtb.core.scoring.unknown_costs import UnknownCost, cost_warnings
@@ -67,7 +67,7 @@ def run_pilot(
     context: Context,
     prepared: Prepared,
     *,
-    pilot: Annotated[int, Number(2, MOST, whole=True)],
+    pilot: Annotated[int, Number(2, MAX_ROWS, whole=True)],
     progress: ShowProgress | None = None,
 ) -> Planned:
     """Run a few cases of a sweep, drawn with its seed, as a sweep of its own, and estimate what all will cost.

@@ -99,7 +99,9 @@ def submit(
     chosen = spec.run.priority if priority is None else priority
     mine = signed(context, prepared)
     held = CREATED if create_only else None
-    sweep_id = mine.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places, held=held)
+    sweep_id = mine.submit(
+        database, context.workspaces, queued=True, priority=chosen, breakpoints=places, hold_reason=held
+    )
     note(sweep=sweep_id)
     if create_only:
         context.report(announcement(prepared, sweep_id))
@@ -118,7 +120,7 @@ def _submit_here(
     check_gates(context.database, spec)
     mine = replace(signed(context, prepared), served=True)
     held = CREATED if create_only else None
-    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, held=held)
+    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, hold_reason=held)
     note(sweep=sweep_id)
     context.report(announcement(prepared, sweep_id))
     if not create_only:

@@ -106,20 +106,20 @@ class ColumnKeys:
 
     def read(self, headings: Headings) -> list[Meaning]:
         """Return the key of a case that each column is. Raises InputError with each problem once."""
-        names, found, unknown = self.find(headings)
-        problems = [f"{headings.place}: {text}" for text in _repeated(names, found)]
+        names, meanings, unknown = self.find(headings)
+        problems = [f"{headings.place}: {text}" for text in _repeated(names, meanings)]
         if unknown:
-            problems.append(f"{headings.place}: {self._describe_unknown(unknown, found)}")
+            problems.append(f"{headings.place}: {self._describe_unknown(unknown, meanings)}")
         if problems:
             raise InputError(*problems)
-        return found
+        return meanings
 
     def offer(self, headings: Headings) -> dict[str, tuple[str, ...]]:
         """Return a mapping by which each column is read: `columns` of the sweep, and the nearest key of every column
         that is no key, else to ignore it. Raises InputError for what is wrong with `columns`.
         """
-        _, found, unknown = self.find(headings)
-        offered = self._offer(unknown, found)
+        _, meanings, unknown = self.find(headings)
+        offered = self._offer(unknown, meanings)
         rest = [name for name in unknown if not any(name in of_key for of_key in offered.values())]
         return {key: tuple(of_key) for key, of_key in offered.items()} | (
             {IGNORE: (*offered.get(IGNORE, ()), *rest)} if rest else {}
@@ -138,13 +138,13 @@ class ColumnKeys:
         mapped, problems = self._mapped(names, exact, headings.place)
         if problems:
             raise InputError(*problems)
-        found, unknown = list[Meaning](), list[str]()
+        meanings, unknown = list[Meaning](), list[str]()
         for position, name in enumerate(names):
             meaning = mapped.get(position) or self._meaning(name, exact, by_fold)
-            found.append(meaning or _IGNORED)
+            meanings.append(meaning or _IGNORED)
             if meaning is None:
                 unknown.append(name)
-        return names, found, unknown
+        return names, meanings, unknown
 
     def _mapped(self, names: Sequence[str], exact: frozenset[str], place: str) -> tuple[dict[int, Meaning], list[str]]:
         """The columns that the sweep maps, by position, and what is wrong with its mapping."""
@@ -199,19 +199,19 @@ class ColumnKeys:
         keys = by_fold.get(folded, [])
         return ("input", keys[0]) if len(keys) == 1 else None
 
-    def _describe_unknown(self, unknown: Sequence[str], found: Sequence[Meaning]) -> str:
+    def _describe_unknown(self, unknown: Sequence[str], meanings: Sequence[Meaning]) -> str:
         """Name columns that are no keys, and the mapping with which they may be read."""
-        shown = [repr(name if len(name) <= 40 else name[:37] + "...") for name in unknown[:MAX_SHOWN]]
-        more = len(unknown) - len(shown)
-        names = listed_names(shown) if not more else f"{', '.join(shown)} and {more:,} more"
+        quoted = [repr(name if len(name) <= 40 else name[:37] + "...") for name in unknown[:MAX_SHOWN]]
+        more = len(unknown) - len(quoted)
+        names = listed_names(quoted) if not more else f"{', '.join(quoted)} and {more:,} more"
         verb = f"column {names} is no key" if len(unknown) == 1 else f"columns {names} are no keys"
-        known = list(self.state or ())
-        keys = ", ".join(known[:MAX_SHOWN]) + (", ..." if len(known) > MAX_SHOWN else "")
-        return f"{verb} of the state ({keys}); map in the sweep file, such as {self._suggest(unknown, found)}"
+        inputs = list(self.state or ())
+        keys = ", ".join(inputs[:MAX_SHOWN]) + (", ..." if len(inputs) > MAX_SHOWN else "")
+        return f"{verb} of the state ({keys}); map in the sweep file, such as {self._suggest(unknown, meanings)}"
 
-    def _suggest(self, unknown: Sequence[str], found: Sequence[Meaning]) -> str:
+    def _suggest(self, unknown: Sequence[str], meanings: Sequence[Meaning]) -> str:
         """A mapping for columns that are no keys, as a sweep file has it."""
-        offered = self._offer(unknown, found)
+        offered = self._offer(unknown, meanings)
         ignored = list(map(_quoted, offered.pop(IGNORE, ())))
         pairs = [f"{key}: {_quoted(headings[0])}" for key, headings in offered.items()]
         if len(ignored) > MAX_SHOWN:
@@ -220,10 +220,10 @@ class ColumnKeys:
             pairs.append(f"{IGNORE}: [{', '.join(ignored)}]")
         return f"columns: {{{', '.join(pairs)}}}"
 
-    def _offer(self, unknown: Sequence[str], found: Sequence[Meaning]) -> dict[str, list[str]]:
+    def _offer(self, unknown: Sequence[str], meanings: Sequence[Meaning]) -> dict[str, list[str]]:
         """A mapping for columns that are no keys: to the nearest free key, else to be ignored."""
-        taken = {inner if key == "input" else key for key, inner in found}
-        free = [key for key in ("expected", "id", *self.inputs) if key not in taken]
+        used_keys = {inner if key == "input" else key for key, inner in meanings}
+        free = [key for key in ("expected", "id", *self.inputs) if key not in used_keys]
         offered = {key: list(headings) for key, headings in self.columns.items()}
         rest: list[str] = []
         for name in dict.fromkeys(unknown[:_MAX_COMPARED]):

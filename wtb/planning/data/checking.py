@@ -72,11 +72,11 @@ def check_cases(
         clusters.append(case.cluster)
         encoded, wrong = _encoded(bound.workflow, case, whole=whole)
         wrong += names_problems(bound.spec.redact.redactor, case)
-        unfit = [problem for one in bound.evaluators if (problem := one.problem(case.expected)) is not None]
+        unfit = [problem for evaluator in bound.evaluators if (problem := evaluator.problem(case.expected)) is not None]
         # Where the state is the input schema too, both say the same.
         problems.add(f"{source.name}: case {case.id!r}", dict.fromkeys([*wrong, *unfit]))
         if not unfit:
-            lacking.update(one.name for one in bound.evaluators if one.lacks_expected(case.expected))
+            lacking.update(evaluator.name for evaluator in bound.evaluators if evaluator.lacks_expected(case.expected))
             classes.add(number, case.expected)
         if encoded is not None and not problems and spec.equal_inputs == "cluster":
             inputs.add(encoded, case.files)
@@ -87,16 +87,16 @@ def check_cases(
         raise _no_cases(spec, source, only)
     alike = inputs.equal(clusters)
     is_sweep = not isinstance(spec, SingleSpec)
-    found = [
+    data_findings = [
         *findings.equal_inputs(alike, ids),
         *findings.similar_inputs(texts.groups(), clusters, alike.clusters, ids),
         *findings.dominant_cluster(alike.clusters, ids),
         *(findings.lacking_expected(metric, count, len(ids)) for metric, count in lacking.items()),
         *classes.findings(alike.clusters, spec.redact.redactor),
-        *findings.no_scale([one.name for one in bound.evaluators if _leaves_out_failures(spec, one)]),
+        *findings.no_scale([evaluator.name for evaluator in bound.evaluators if _leaves_out_failures(spec, evaluator)]),
         *(() if order is None else order.findings()),
     ]
-    return CheckedCases(alike.clusters, found if is_sweep else ())
+    return CheckedCases(alike.clusters, data_findings if is_sweep else ())
 
 
 def _order(spec: SweepSpec, only: Only) -> Ordering | None:
@@ -106,10 +106,10 @@ def _order(spec: SweepSpec, only: Only) -> Ordering | None:
     return Ordering(only.limit, names_labels=not spec.redact.redactor)
 
 
-def _leaves_out_failures(spec: SweepSpec, one: Evaluator) -> bool:
+def _leaves_out_failures(spec: SweepSpec, evaluator: Evaluator) -> bool:
     """Return whether a metric leaves out failed cells although nobody says so."""
-    declared = spec.on_failure is not None or one.on_failure is not None or one.scale is not None
-    return not declared and one.figure is None and one.name not in MEASURED_NAMES
+    declared = spec.on_failure is not None or evaluator.on_failure is not None or evaluator.scale is not None
+    return not declared and evaluator.figure is None and evaluator.name not in MEASURED_NAMES
 
 
 def input_problems(workflow: WorkflowFacts, case: Case) -> list[str]:
@@ -136,8 +136,8 @@ def _encoded(workflow: WorkflowFacts, case: Case, *, whole: bool) -> tuple[bytes
 
 def _no_cases(spec: SweepSpec, source: CaseSource, only: Only) -> InputError:
     """Return what to raise if no case is left to run."""
-    known = only.case is None or any(case.id == plain_id(only.case) for case in source)
-    if spec.holdout is not None and known:
+    is_known = only.case is None or any(case.id == plain_id(only.case) for case in source)
+    if spec.holdout is not None and is_known:
         return InputError(spec.located.problem(("holdout",), _describe_empty(spec, only)))
     if only.case is None:
         return InputError(spec.located.problem(("cases",), "no cases; expected at least one"))
@@ -150,5 +150,5 @@ def _describe_empty(spec: SweepSpec, only: Only) -> str:
     part = f"{spec.holdout:g} of the cases are kept for the end"
     if only.case is not None:
         return f"{part}, and case {only.case!r} is {'not ' if only.final else ''}one of them"
-    left = "case for it" if only.final else "other"
-    return f"{part}, which leaves no {left}; expected more cases or another share"
+    rest = "case for it" if only.final else "other"
+    return f"{part}, which leaves no {rest}; expected more cases or another share"

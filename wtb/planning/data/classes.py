@@ -19,16 +19,20 @@ class ClassCounts:
 
     def __init__(self, evaluators: Sequence[Evaluator]) -> None:
         # The precision of a class rests on the cases in which a row finds it, which nobody knows yet.
-        self._evaluators = [one for one in evaluators if one.class_of is not None and one.figure != "class_precision"]
+        self._evaluators = [
+            evaluator
+            for evaluator in evaluators
+            if evaluator.class_of is not None and evaluator.figure != "class_precision"
+        ]
         self._cases: list[dict[Label, list[int]]] = [{} for _ in self._evaluators]
 
     def add(self, number: int, expected: Any) -> None:
         """Add what is expected of the case of a number. What is no class is left to the evaluator to refuse."""
-        for one, cases in zip(self._evaluators, self._cases, strict=True):
-            if one.class_of is None or one.lacks_expected(expected):
+        for evaluator, cases in zip(self._evaluators, self._cases, strict=True):
+            if evaluator.class_of is None or evaluator.lacks_expected(expected):
                 continue
             try:
-                label = one.class_of(expected)
+                label = evaluator.class_of(expected)
             except InputError:
                 continue
             cases.setdefault(label, []).append(number)
@@ -41,24 +45,24 @@ class ClassCounts:
             redactor: Of the names of classes.
         """
         unit = "clusters" if any(clusters) else "cases"
-        for one, cases in zip(self._evaluators, self._cases, strict=True):
+        for evaluator, cases in zip(self._evaluators, self._cases, strict=True):
             units = {label: len({clusters[n] or n for n in numbers}) for label, numbers in cases.items()}
-            if not units or one.figure is None:
+            if not units or evaluator.figure is None:
                 continue
-            count, label = _counted(one, units)
+            count, label = _counted(evaluator, units)
             if count >= FEWEST_OF_CLASS:
                 continue
-            name = str(label) if one.figure in OF_CLASSES else _NAMES.get(int(label or 0))
+            name = str(label) if evaluator.figure in OF_CLASSES else _NAMES.get(int(label or 0))
             of = OfClass(count, count, None if label is None or name is None else redactor.text(name), unit=unit)
-            sentence = class_sentence(one.name, one.figure, of)
+            sentence = class_sentence(evaluator.name, evaluator.figure, of)
             yield {"kind": "rare_class", "cases": count, "sentence": sentence, "key": "cases"}
 
 
-def _counted(one: Evaluator, units: dict[Label, int]) -> tuple[int, Label]:
+def _counted(evaluator: Evaluator, units: dict[Label, int]) -> tuple[int, Label]:
     """Count the cases that the interval of a figure rests on. Returns it with their class, None for several."""
-    if one.figure in ("class_recall", "class_f1"):
+    if evaluator.figure in ("class_recall", "class_f1"):
         return units.get(1, 0), 1
-    if one.figure == "cohen_kappa":
+    if evaluator.figure == "cohen_kappa":
         return sum(units.values()) - max(units.values()), None
     count, label = min((count, str(label)) for label, count in units.items())
     named = next(key for key in units if str(key) == label)

@@ -16,23 +16,23 @@ DOMINANT: Final = 0.3  # of the cases, in one cluster
 FEWEST_UNITS: Final = 6  # clusters, below which a matrix has no test at all
 
 
-def equal_inputs(found: EqualInputs, ids: Sequence[str]) -> list[DataFinding]:
+def equal_inputs(equal: EqualInputs, ids: Sequence[str]) -> list[DataFinding]:
     """Describe the cases that have equal inputs.
 
     Args:
-        found: The cases.
+        equal: The cases.
         ids: The id of each case, by its number.
     """
-    return [*_one_cluster(found, ids), *_apart(found, ids), *_contradictory(found, ids)]
+    return [*_one_cluster(equal, ids), *_apart(equal, ids), *_contradictory(equal, ids)]
 
 
-def _one_cluster(found: EqualInputs, ids: Sequence[str]) -> list[DataFinding]:
-    apart = {group[0] for group in found.apart}
-    groups = [group for group in found.groups if group[0] not in apart]
+def _one_cluster(equal: EqualInputs, ids: Sequence[str]) -> list[DataFinding]:
+    apart = {group[0] for group in equal.apart}
+    groups = [group for group in equal.groups if group[0] not in apart]
     if not groups:
         return []
     repeated = sum(len(group) - 1 for group in groups)
-    units = len({name or number for number, name in enumerate(found.clusters)})
+    units = len({name or number for number, name in enumerate(equal.clusters)})
     sentence = (
         f"{_of(repeated, len(ids), 'repeats', 'repeat')} the input of another case{_example(groups[0], ids)}: cases "
         f"with equal inputs count as one cluster, so figures rest on {plural(units, 'cluster')} of cases "
@@ -41,25 +41,25 @@ def _one_cluster(found: EqualInputs, ids: Sequence[str]) -> list[DataFinding]:
     return [{"kind": "equal_inputs", "cases": repeated, "sentence": sentence, "key": "equal_inputs"}]
 
 
-def _apart(found: EqualInputs, ids: Sequence[str]) -> list[DataFinding]:
-    if not found.apart:
+def _apart(equal: EqualInputs, ids: Sequence[str]) -> list[DataFinding]:
+    if not equal.apart:
         return []
-    many = sum(map(len, found.apart))
+    many = sum(map(len, equal.apart))
     sentence = (
         f"{_of(many, len(ids), 'has', 'have')} an input that a case of another `cluster` has"
-        f"{_example(found.apart[0], ids)}: they count as independent, so intervals are too narrow if their results "
+        f"{_example(equal.apart[0], ids)}: they count as independent, so intervals are too narrow if their results "
         "agree; give them the same `cluster`"
     )
     return [{"kind": "equal_inputs_apart", "cases": many, "sentence": sentence, "key": "cluster"}]
 
 
-def _contradictory(found: EqualInputs, ids: Sequence[str]) -> list[DataFinding]:
-    if not found.contradictory:
+def _contradictory(equal: EqualInputs, ids: Sequence[str]) -> list[DataFinding]:
+    if not equal.contradictory:
         return []
-    many = sum(map(len, found.contradictory))
+    many = sum(map(len, equal.contradictory))
     sentence = (
         f"{_of(many, len(ids), 'has', 'have')} an input of which another case expects another value"
-        f"{_example(found.contradictory[0], ids)}: no combination can be right in all of them; correct `expected`"
+        f"{_example(equal.contradictory[0], ids)}: no combination can be right in all of them; correct `expected`"
     )
     return [{"kind": "contradictory_expected", "cases": many, "sentence": sentence, "key": "expected"}]
 
@@ -115,17 +115,17 @@ def dominant_cluster(clusters: Sequence[str | None], ids: Sequence[str]) -> list
         ids: The id of each case.
     """
     sizes = Counter(name or number for number, name in enumerate(clusters))
-    ((name, most),) = sizes.most_common(1)
-    if len(sizes) < FEWEST_UNITS or most < DOMINANT * len(ids):
+    ((name, largest),) = sizes.most_common(1)
+    if len(sizes) < FEWEST_UNITS or largest < DOMINANT * len(ids):
         return []
     alike = len(ids) ** 2 / sum(size**2 for size in sizes.values())
     first = next(number for number, cluster in enumerate(clusters) if cluster == name)
     which = f"the input of {ids[first]!r}" if is_of_equal_inputs(clusters[first]) else f"the cluster {name!r}"
     sentence = (
-        f"{_of(most, len(ids), 'has', 'have')} {which}, so figures rest mostly on it, as if there were "
+        f"{_of(largest, len(ids), 'has', 'have')} {which}, so figures rest mostly on it, as if there were "
         f"{alike:.1f} clusters of equal size: add cases of others, or part its `cluster`"
     )
-    return [{"kind": "dominant_cluster", "cases": most, "sentence": sentence, "key": "cluster"}]
+    return [{"kind": "dominant_cluster", "cases": largest, "sentence": sentence, "key": "cluster"}]
 
 
 def _of(count: int, cases: int, verb: str, verbs: str) -> str:

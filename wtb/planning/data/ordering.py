@@ -71,12 +71,12 @@ class Ordering:
         cases = len(self._lengths)
         if cases <= self._limit or cases < _FEWEST or self._limit == 1:  # of one case nobody expects figures
             return
-        found = self._by_value("tag", self._tags) or self._by_value("label", self._labels) or self._by_length()
-        if found is None:
+        sort_order = self._by_value("tag", self._tags) or self._by_value("label", self._labels) or self._by_length()
+        if sort_order is None:
             return
         sentence = (
             f"the first {self._limit:,} of {cases:,} cases are no random sample, because the file is sorted by "
-            f"{found.by} ({found.difference}), so figures are not those of all cases: `sample` draws "
+            f"{sort_order.by} ({sort_order.difference}), so figures are not those of all cases: `sample` draws "
             "cases at random"
         )
         yield {"kind": "sorted_file", "cases": self._limit, "sentence": sentence, "key": "sample"}
@@ -93,8 +93,8 @@ class Ordering:
         if not unlike:
             return None
         _, of_first, name, of_all = max(unlike)
-        shown = f"{name!r}" if kind == "tag" or self._names_labels else "one of them"
-        return _Sorted(kind, f"{shown}: {of_first:.0%} of the first, {of_all:.0%} of all")
+        label = f"{name!r}" if kind == "tag" or self._names_labels else "one of them"
+        return _Sorted(kind, f"{label}: {of_first:.0%} of the first, {of_all:.0%} of all")
 
     def _by_length(self) -> _Sorted | None:
         import numpy as np
@@ -121,12 +121,12 @@ def _together(value: _Value, cases: int) -> float:
     if value.blocks * cases >= value.count * (cases - value.count + 1):  # no fewer than are expected
         return 1.0
     ways = math.lgamma(cases + 1) - math.lgamma(value.count + 1) - math.lgamma(cases - value.count + 1)
-    others = cases - value.count + 1
+    other_count = cases - value.count + 1
     chance = 0.0
     for blocks in range(value.blocks, 0, -1):
-        if blocks > others:
+        if blocks > other_count:
             continue
-        term = math.exp(_choose(value.count - 1, blocks - 1) + _choose(others, blocks) - ways)
+        term = math.exp(_choose(value.count - 1, blocks - 1) + _choose(other_count, blocks) - ways)
         chance += term
         if term < chance * 1e-12:
             break

@@ -45,8 +45,8 @@ def pick_cases(spec: SweepSpec, source: CaseSource, only: Only) -> Iterator[Case
     if (share := spec.holdout) is not None:
         cases = (case for case in cases if is_held_out(share, spec.seed, case.id, case.cluster) == only.final)
     if only.case is not None:
-        wanted = plain_id(only.case)
-        cases = (case for case in cases if case.id == wanted)
+        case_id = plain_id(only.case)
+        cases = (case for case in cases if case.id == case_id)
     yield from islice(cases, only.limit)
 
 

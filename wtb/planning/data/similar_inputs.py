@@ -24,7 +24,7 @@ MOST_CHARACTERS = 2_000  # of a text, half at its beginning and half at its end
 SIMILAR = 0.8  # of the pieces of two texts
 _FEWEST_CHARACTERS = 40  # of texts that are compared by pieces; of shorter ones a word makes another question
 _PIECE = 5
-_KEPT = 256  # pieces of a text
+_MAX_PIECES = 256  # pieces of a text
 _BANDS, _ROWS = 6, 3  # of the hashes: pairs at the bound are found in 98%
 _EXACT = re.compile(r"[\d+*/=<>^%|&-]")  # a text with other numbers or signs is another question
 
@@ -43,8 +43,8 @@ class Texts:
         """Add the input of a case, if it is one of those that are compared."""
         if self._last < 2**64 and place_of(self._seed, id) >= self._last:
             return
-        texts, others = list[str](), list[Any]()
-        _part(value, texts, others)
+        texts, literals = list[str](), list[Any]()
+        _part(value, texts, literals)
         text = " ".join(texts)
         if len(text) > MOST_CHARACTERS:
             text = text[: MOST_CHARACTERS // 2] + text[-MOST_CHARACTERS // 2 :]
@@ -53,7 +53,7 @@ class Texts:
             return
         self._numbers.append(number)
         self._texts.append(text)
-        exact = repr((others, _EXACT.findall(text)))
+        exact = repr((literals, _EXACT.findall(text)))
         self._exact.append(hashlib.blake2b(exact.encode(errors="replace"), digest_size=8).digest())
 
     def groups(self) -> list[list[int]]:
@@ -118,18 +118,18 @@ class _Groups:
         return (places for places in sets.values() if len(places) > 1)
 
 
-def _part(value: Any, texts: list[str], others: list[Any]) -> None:
+def _part(value: Any, texts: list[str], literals: list[Any]) -> None:
     """Part a value into its texts and what else it has, keys in order."""
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, Mapping):
         for key in sorted(value, key=repr):
-            _part(value[key], texts, others)
+            _part(value[key], texts, literals)
     elif isinstance(value, list | tuple):
         for element in value:
-            _part(element, texts, others)
+            _part(element, texts, literals)
     else:
-        others.append(value if isinstance(value, int | float | None) else type(value).__name__)
+        literals.append(value if isinstance(value, int | float | None) else type(value).__name__)
 
 
 def _pieces(text: str) -> NDArray[np.uint32]:
@@ -141,7 +141,7 @@ def _pieces(text: str) -> NDArray[np.uint32]:
     for offset in range(_PIECE):
         hashes = hashes * np.uint32(0x01000193) ^ characters[offset : len(characters) - _PIECE + 1 + offset]
     mixed = _mixed(hashes, _BANDS * _ROWS)
-    return np.unique(mixed if len(mixed) <= _KEPT else np.partition(mixed, _KEPT)[:_KEPT])
+    return np.unique(mixed if len(mixed) <= _MAX_PIECES else np.partition(mixed, _MAX_PIECES)[:_MAX_PIECES])
 
 
 def _mixed(hashes: NDArray[np.uint32], row: int) -> NDArray[np.uint32]:
@@ -157,5 +157,5 @@ def _mixed(hashes: NDArray[np.uint32], row: int) -> NDArray[np.uint32]:
 def _likeness(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> float:
     import numpy as np
 
-    every = np.union1d(a, b)[:_KEPT]  # a random sample of the pieces of both, by their hashes
+    every = np.union1d(a, b)[:_MAX_PIECES]  # a random sample of the pieces of both, by their hashes
     return float((np.isin(every, a) & np.isin(every, b)).mean())

@@ -56,7 +56,7 @@ def sheet_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         if not sheets:
             raise BadSheet("a workbook without a visible sheet; expected the cases on its first sheet")
         sheets[0].reset_dimensions()  # which programs write wrongly
-        yield from _texts(sheets[0].iter_rows(values_only=True), sheets[0].title, [one.title for one in sheets[1:]])
+        yield from _texts(sheets[0].iter_rows(values_only=True), sheets[0].title, [sheet.title for sheet in sheets[1:]])
     finally:
         workbook.close()
 
@@ -90,7 +90,7 @@ def _check_archive(path: Path) -> None:
         raise BadSheet(f"{unpacked:,} bytes once unpacked; expected at most {MOST_UNPACKED_BYTES:,}: save it as CSV")
 
 
-def _texts(rows: Iterator[tuple[Any, ...]], title: str, others: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+def _texts(rows: Iterator[tuple[Any, ...]], title: str, other_titles: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield rows as texts. title: of the sheet. others: the titles of further sheets. Raises BadSheet."""
     number = cells = 0
     is_empty = True
@@ -105,8 +105,8 @@ def _texts(rows: Iterator[tuple[Any, ...]], title: str, others: Sequence[str]) -
             raise BadSheet(f"{len(texts):,} columns; expected at most {MOST_COLUMNS:,}", number)
         is_empty = is_empty and not texts
         yield number, texts
-    if is_empty and others:
-        named = listed_names([repr(one) for one in others[:_MOST_NAMED]])
+    if is_empty and other_titles:
+        named = listed_names([repr(other_title) for other_title in other_titles[:_MOST_NAMED]])
         raise BadSheet(f"its first sheet, {title!r}, is empty; expected the cases there; its other sheets: {named}")
 
 

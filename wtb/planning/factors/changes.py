@@ -20,14 +20,14 @@ Form = str | Mapping[str, Json]  # a variant, as a sweep file has it
 
 
 def with_changed_levels(
-    bound: Bound, forms: Mapping[str, Form], chosen: Sequence[Mapping[str, str]], *, typed: bool = True
+    bound: Bound, forms: Mapping[str, Form], combinations: Sequence[Mapping[str, str]], *, typed: bool = True
 ) -> dict[str, Form]:
     """Replace levels by variants among what somebody chooses for nodes.
 
     Args:
         bound: The sweep with its code.
         forms: Node -> variant, or `node.parameter` -> level.
-        chosen: Combinations, node -> variant, whose other levels hold.
+        combinations: Combinations, node -> variant, whose other levels hold.
         typed: Whether a level that is text was typed, and may be a number; else it is text if the parameter takes text.
 
     Returns:
@@ -37,17 +37,17 @@ def with_changed_levels(
         InputError: If a node takes no such parameter or level, or combinations choose several variants of it.
     """
     nodes = bound.workflow.nodes
-    found = {key: form for key, form in forms.items() if _factor(nodes, key) is None}
+    variant_forms = {key: form for key, form in forms.items() if _factor(nodes, key) is None}
     changes: dict[str, dict[str, Any]] = {}
     for key, level in forms.items():
         if (factor := _factor(nodes, key)) is not None:
             node, parameter = factor
-            if node in found:
+            if node in variant_forms:
                 raise InputError(f"{key!r} and {node!r}: choose the variant, or levels of the variant that it has")
             changes.setdefault(node, {})[parameter] = level
     for node, levels in changes.items():
-        found[node] = _changed(bound, nodes[node], levels, chosen, typed=typed)
-    return found
+        variant_forms[node] = _changed(bound, nodes[node], levels, combinations, typed=typed)
+    return variant_forms
 
 
 def _factor(nodes: Mapping[str, Node], key: str) -> tuple[str, str] | None:
@@ -57,10 +57,10 @@ def _factor(nodes: Mapping[str, Node], key: str) -> tuple[str, str] | None:
 
 
 def _changed(
-    bound: Bound, node: Node, levels: Mapping[str, Json], chosen: Sequence[Mapping[str, str]], *, typed: bool
+    bound: Bound, node: Node, levels: Mapping[str, Json], combinations: Sequence[Mapping[str, str]], *, typed: bool
 ) -> Form:
     """Return a variant of a node with other levels than the one that combinations choose."""
-    names = list(dict.fromkeys(choices.get(node.name, node.default) for choices in chosen))
+    names = list(dict.fromkeys(choices.get(node.name, node.default) for choices in combinations))
     if len(names) > 1:
         raise InputError(
             f"several variants of node {node.name!r} are chosen here, so a level alone does not say which one is "
@@ -68,7 +68,7 @@ def _changed(
         )
     name = names[0] if names else node.default
     refs = _refs(bound, node.name)
-    ref = next((one for one in refs if one.name == name), None)
+    ref = next((candidate for candidate in refs if candidate.name == name), None)
     base = node[name]
     changed = dict(ref.levels) if ref is not None else {}
     for parameter, level in levels.items():
@@ -86,25 +86,29 @@ def _changed(
 
 def _refs(bound: Bound, node: str) -> list[VariantRef]:
     listed = bound.spec.variants.get(node, ())
-    return [*(one for one in listed if isinstance(one, VariantRef)), *bound.spec.fork_variants.get(node, ())]
+    return [*(ref for ref in listed if isinstance(ref, VariantRef)), *bound.spec.fork_variants.get(node, ())]
 
 
 def _level(
     refs: Sequence[VariantRef], texts: Mapping[str, str], base: Variant, parameter: str, level: Any, *, typed: bool
 ) -> Json:
     """Return a level of the sweep that a text names, else what a text is for the type of the parameter."""
-    known: dict[str, Json] = {
-        canonical(one.levels[parameter]): one.levels[parameter] for one in refs if parameter in one.levels
+    levels_by_text: dict[str, Json] = {
+        canonical(ref.levels[parameter]): ref.levels[parameter] for ref in refs if parameter in ref.levels
     }
     if file_reference(level) is not None:  # the same text under the same name is the same level, wherever it lies
-        same = [one for one in known.values() if level_label(one) == level_label(level)]
+        same = [
+            sweep_level for sweep_level in levels_by_text.values() if level_label(sweep_level) == level_label(level)
+        ]
         level = same[0] if same else level
     elif isinstance(level, str):
         named = [
-            one for one in known.values() if names_label(level, level_label(one)) or with_texts(one, texts) == level
+            sweep_level
+            for sweep_level in levels_by_text.values()
+            if names_label(level, level_label(sweep_level)) or with_texts(sweep_level, texts) == level
         ]
         if not typed:
-            named = [one for one in named if isinstance(one, str)]
+            named = [sweep_level for sweep_level in named if isinstance(sweep_level, str)]
         if len(named) == 1:
             return named[0]
         if typed or base.parameter_problems("", parameter, [level]):

@@ -43,9 +43,13 @@ def _identity(variant: Variant) -> Any:
     """What two variants that do the same have in common: the function, and its arguments with their defaults."""
     fn = variant.fn
     try:
-        known = variant.parameters[0]
+        parameters = variant.parameters[0]
     except InputError:
-        known = {}
-    defaults = {name: one.default for name, one in known.items() if one.default is not inspect.Parameter.empty}
+        parameters = {}
+    defaults = {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
     arguments = json.dumps({**defaults, **variant.params}, sort_keys=True, default=repr)
     return getattr(fn, "fingerprint", None) or (fn if getattr(fn, "__hash__", None) else id(fn)), arguments

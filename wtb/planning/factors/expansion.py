@@ -93,7 +93,7 @@ def _settle(expansion: _Expansion, key: str, written: Any) -> None:
         elif len(written) == 1 and isinstance(written[0], Grid) and _is_bare(written[0]):
             _add_levels(expansion, key, written[0].levels, place)
         else:
-            _add_node(expansion, key, [(one, (*place, number)) for number, one in enumerate(written)])
+            _add_node(expansion, key, [(variant, (*place, number)) for number, variant in enumerate(written)])
         return
     node, _, parameter = key.rpartition(".")
     is_node, is_parameter = _is_node(expansion.workflow, key), _has_parameter(expansion.workflow, node, parameter)
@@ -114,7 +114,9 @@ def _settle(expansion: _Expansion, key: str, written: Any) -> None:
             levels = levels_under(parameter, written.written, at=())
             if isinstance(expansion.spec, SingleSpec) and node in expansion.workflow.nodes:  # its levels were typed
                 base = expansion.workflow.nodes[node].variants[expansion.workflow.nodes[node].default]
-                levels = tuple(read_level(base, parameter, one) if isinstance(one, str) else one for one in levels)
+                levels = tuple(
+                    read_level(base, parameter, level) if isinstance(level, str) else level for level in levels
+                )
         except PydanticCustomError as error:
             context = error.context or {}
             expansion.report(("vary", key, *context.get("at", ())), f"{key!r} has {context['text']}")
@@ -125,8 +127,8 @@ def _settle(expansion: _Expansion, key: str, written: Any) -> None:
 def _may_appear(spec: SweepSpec, key: str) -> bool:
     """Return whether a node may be one of a graph that a variant stands for: its name begins with that variant's."""
     first = key.partition(".")[0]
-    listed = [one for refs in spec.vary.values() if isinstance(refs, tuple) for one in refs]
-    return any(isinstance(one, VariantRef) and one.name == first for one in listed)
+    listed = [ref for refs in spec.vary.values() if isinstance(refs, tuple) for ref in refs]
+    return any(isinstance(ref, VariantRef) and ref.name == first for ref in listed)
 
 
 def _is_bare(grid: Grid) -> bool:
@@ -140,7 +142,7 @@ def _add_unsettled_node(expansion: _Expansion, key: str, written: Unsettled) -> 
     except InputError as error:
         expansion.problems += error.problems
         return
-    _add_node(expansion, key, [(one, ("vary", key, number)) for number, one in enumerate(variants)])
+    _add_node(expansion, key, [(variant, ("vary", key, number)) for number, variant in enumerate(variants)])
 
 
 def _add_node(expansion: _Expansion, node: str, entries: list[_Entry] | None) -> None:
@@ -187,9 +189,9 @@ def _has_parameter(workflow: WorkflowFacts, node: str, name: str) -> bool:
 
 
 def _parameters(workflow: WorkflowFacts, node: str) -> tuple[Mapping[str, inspect.Parameter], bool]:
-    found = workflow.nodes[node]
+    varied_node = workflow.nodes[node]
     try:
-        return found.variants[found.default].parameters
+        return varied_node.variants[varied_node.default].parameters
     except InputError:
         return {}, False
 
@@ -213,7 +215,7 @@ def _check_grid(expansion: _Expansion, node: str, grid: Grid, place: Loc) -> Non
         seen: dict[str, int] = {}
         for number, level in enumerate(texts):
             if (first := seen.setdefault(canonical(level), number)) != number:
-                both = " and ".join(level_label(values[one]) for one in (first, number))
+                both = " and ".join(level_label(values[position]) for position in (first, number))
                 expansion.report((*where, number), f"{both} have equal content; leave one of them out")
         for position, text in base.parameter_problems(f"node {node!r}", parameter, texts):
             expansion.report(where if position is None else (*where, position), text)
@@ -222,23 +224,23 @@ def _check_grid(expansion: _Expansion, node: str, grid: Grid, place: Loc) -> Non
 def _base(expansion: _Expansion, node: str, grid: Grid, place: Loc) -> Variant | None:
     """Return the variant that the points of a grid derive from; None if there is none."""
     workflow = expansion.workflow
-    found = workflow.varied(node)
-    if found is None:
+    varied_node = workflow.varied(node)
+    if varied_node is None:
         near = meant_or_known(node, workflow.nodes)
         expansion.report(place[:2], f"workflow {workflow.name!r} has no node {node!r}{near}")
         return None
     if grid.source is not None and expansion.code is not None:
         try:
-            return found.variant_type(node, grid.source, expansion.code.load(grid.source))
+            return varied_node.variant_type(node, grid.source, expansion.code.load(grid.source))
         except InputError as error:
             for text in error.problems:
                 expansion.report((*place, "with"), text)
             return None
-    if grid.of is not None and grid.of not in found.variants:
-        near = meant_or_known(grid.of, found.variants)
+    if grid.of is not None and grid.of not in varied_node.variants:
+        near = meant_or_known(grid.of, varied_node.variants)
         expansion.report((*place, "of"), f"node {node!r} has no variant {grid.of!r} to derive from{near}")
         return None
-    return found.variants[grid.of or found.default]
+    return varied_node.variants[grid.of or varied_node.default]
 
 
 def _points(

@@ -97,8 +97,8 @@ def levels_under(parameter: str, value: object, at: tuple[str, ...] | None = Non
 
 def _check_level(level: object, place: tuple[str | int, ...]) -> None:
     """Refuse what is not JSON, or comes back from a database as something else."""
-    if found := unstorable(level):
-        raise problem(found[1], at=(*place, *found[0]))
+    if refusal := unstorable(level):
+        raise problem(refusal[1], at=(*place, *refusal[0]))
     todo = [level]
     while todo:
         part = todo.pop()
@@ -131,7 +131,7 @@ def _range(value: Mapping[Any, Any], place: tuple[str, ...]) -> tuple[Any, ...]:
     are_whole = all(isinstance(end, int) for end in ends)
     first, last = (Decimal(str(end)) for end in ends)
     exact = [first + (last - first) * step / (steps - 1) for step in range(steps)]
-    return tuple(int(one) if are_whole and one == one.to_integral() else float(one) for one in exact)
+    return tuple(int(number) if are_whole and number == number.to_integral() else float(number) for number in exact)
 
 
 def is_range(value: object) -> bool:
@@ -142,5 +142,5 @@ def is_range(value: object) -> bool:
 def are_variants(value: object) -> bool:
     """Return whether a list can only be one of variants: each of its entries has a name, as in what is stored."""
     return isinstance(value, Sequence) and all(
-        "name" in one if isinstance(one, Mapping) else hasattr(one, "name") for one in value
+        "name" in member if isinstance(member, Mapping) else hasattr(member, "name") for member in value
     )

@@ -75,7 +75,7 @@ class _Reader:
 
     def refer(self, place: Loc, written: str) -> str:
         """Return the reference of a file; if it is one, or the file cannot be read, the text as it is."""
-        if (known := file_reference(written)) is not None and known.sha256 in self.texts:
+        if (reference := file_reference(written)) is not None and reference.sha256 in self.texts:
             return written
         if written not in self.references:
             self.references[written] = self._read(place, written)
@@ -88,7 +88,7 @@ class _Reader:
         try:
             text = read_text(path, self.folder)
         except InputError as error:
-            self.problems += [self.located.problem(place, one) for one in error.problems]
+            self.problems += [self.located.problem(place, text) for text in error.problems]
             return None
         reference = FileReference(path, sha256_of(text))
         self.texts[reference.sha256] = text
@@ -109,8 +109,8 @@ def read_parameter_files(data: SweepKeys, folder: Path, located: Located) -> dic
     Raises:
         InputError: With every file that cannot be read, and why.
     """
-    known = data.get("texts")
-    reader = _Reader(folder, located, dict(known) if isinstance(known, dict) else {})
+    texts = data.get("texts")
+    reader = _Reader(folder, located, dict(texts) if isinstance(texts, dict) else {})
     changed = {key: replace_files(data[key], reader.refer, (key,)) for key in _KEYS if key in data}
     if reader.problems:
         raise InputError(*reader.problems)
@@ -242,61 +242,63 @@ def read_text(path: str, folder: Path) -> str:
     Raises:
         InputError: If it is not a text file within the project.
     """
-    shown = f"{SCHEME}{path}"
+    label = f"{SCHEME}{path}"
     parts = PurePosixPath(path)
     if not path or parts.is_absolute() or ".." in parts.parts or "\0" in path or not path.isprintable():
         raise InputError(
-            f"{shown!r:.200}: expected a path within the project, relative to the sweep file and without '..'"
+            f"{label!r:.200}: expected a path within the project, relative to the sweep file and without '..'"
         )
     if len(path) > 1_000:
-        raise InputError(f"{shown[:60]!r}...: expected a path of at most 1,000 characters")
+        raise InputError(f"{label[:60]!r}...: expected a path of at most 1,000 characters")
     project = project_folder(folder)
-    target = next((one / path for one in (folder, project) if os.path.lexists(one / path)), None)
+    target = next((base / path for base in (folder, project) if os.path.lexists(base / path)), None)
     if target is None:
-        raise InputError(f"{shown}: no such file in {folder.absolute()}{_near(folder / path)}")
+        raise InputError(f"{label}: no such file in {folder.absolute()}{_near(folder / path)}")
     try:
         real = target.resolve(strict=True)
         if not real.is_relative_to(project.resolve()):
-            raise InputError(f"{shown}: leads out of {project.absolute()}; expected a file within the project")
-        content = _content(real, shown)
+            raise InputError(f"{label}: leads out of {project.absolute()}; expected a file within the project")
+        content = _content(real, label)
     except (OSError, RuntimeError) as error:  # the latter of links that go round
-        raise InputError(f"{shown}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise InputError(f"{label}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(
-            f"{shown}: byte 0x{content[error.start]:02x} in line {line} is not UTF-8; expected a text file in UTF-8"
+            f"{label}: byte 0x{content[error.start]:02x} in line {line} is not UTF-8; expected a text file in UTF-8"
         ) from None
     if wrong := wrong_text(text):
-        raise InputError(f"{shown}: a binary file ({wrong.partition(';')[0]}); expected a text file in UTF-8")
+        raise InputError(f"{label}: a binary file ({wrong.partition(';')[0]}); expected a text file in UTF-8")
     return text
 
 
-def _content(real: Path, shown: str) -> bytes:
+def _content(real: Path, label: str) -> bytes:
     """Read a file by its real path. It is opened without waiting, and is checked by its descriptor."""
     descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
         os.close(descriptor)
-        raise InputError(f"{shown}: a folder; expected a text file")
+        raise InputError(f"{label}: a folder; expected a text file")
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{shown}: not a regular file; expected a text file")
+            raise InputError(f"{label}: not a regular file; expected a text file")
         if status.st_nlink > 1:
-            raise InputError(f"{shown}: has {status.st_nlink} hard links, so it may be from elsewhere; expected one")
+            raise InputError(f"{label}: has {status.st_nlink} hard links, so it may be from elsewhere; expected one")
         if status.st_size > MAX_BYTES:
-            raise InputError(f"{shown}: has {status.st_size:,} bytes; expected at most {MAX_BYTES:,}")
+            raise InputError(f"{label}: has {status.st_size:,} bytes; expected at most {MAX_BYTES:,}")
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise InputError(f"{shown}: more than {MAX_BYTES:,} bytes; expected fewer")
+        raise InputError(f"{label}: more than {MAX_BYTES:,} bytes; expected fewer")
     return content
 
 
 def project_folder(folder: Path) -> Path:
     """Return the nearest folder upwards that has a wtb.toml or pyproject.toml; the folder itself if none has."""
     start = folder.absolute()
-    return next((one for one in (start, *start.parents) if any((one / name).is_file() for name in _PROJECT)), start)
+    return next(
+        (parent for parent in (start, *start.parents) if any((parent / name).is_file() for name in _PROJECT)), start
+    )
 
 
 def _near(path: Path) -> str:

@@ -33,12 +33,12 @@ def resolve_choices(
     Returns:
         Node -> variant.
     """
-    chosen: dict[str, str] = {}
+    by_node: dict[str, str] = {}
     for node, names in _resolve(variants, choices, place, report).items():
         refs = {ref.name: ref for ref in variants.get(node, ()) if isinstance(ref, VariantRef)}
         near = refs.get(like.get(node, ""))
-        chosen[node] = max(names, key=lambda name: _in_common(refs.get(name), near)) if len(names) > 1 else names[0]
-    return chosen
+        by_node[node] = max(names, key=lambda name: _in_common(refs.get(name), near)) if len(names) > 1 else names[0]
+    return by_node
 
 
 def _in_common(ref: VariantRef | None, other: VariantRef | None) -> int:
@@ -54,19 +54,19 @@ def resolve_rule(variants: Variants, rule: Mapping[str, Any], place: Loc, report
 
 def _resolve(variants: Variants, choices: Mapping[str, Any], place: Loc, report: Report) -> dict[str, list[str]]:
     """Return node -> the names of the variants that fit everything that is chosen for it, in the order of the sweep."""
-    found: dict[str, list[str]] = {}
-    wanted: dict[str, list[str]] = {}
+    by_node: dict[str, list[str]] = {}
+    keys_by_node: dict[str, list[str]] = {}
     for key, written in choices.items():
         node, names = _names(variants, key, written, (*place, key), report)
         if names is not None:
-            wanted.setdefault(node, []).append(key)
-            found[node] = [name for name in found[node] if name in names] if node in found else names
-    for node, names in found.items():
+            keys_by_node.setdefault(node, []).append(key)
+            by_node[node] = [name for name in by_node[node] if name in names] if node in by_node else names
+    for node, names in by_node.items():
         if not names:
-            keys = " and ".join(map(repr, wanted[node]))
+            keys = " and ".join(map(repr, keys_by_node[node]))
             text = f"no variant of node {node!r} fits {keys}; expected levels that one of them has together"
-            report((*place, wanted[node][-1]), text)
-    return {node: names for node, names in found.items() if names}
+            report((*place, keys_by_node[node][-1]), text)
+    return {node: names for node, names in by_node.items() if names}
 
 
 def _names(variants: Variants, key: str, written: Any, place: Loc, report: Report) -> tuple[str, list[str] | None]:
@@ -81,11 +81,11 @@ def _names(variants: Variants, key: str, written: Any, place: Loc, report: Repor
     node, _, parameter = key.rpartition(".")
     refs = [ref for ref in variants.get(node, ()) if isinstance(ref, VariantRef) and parameter in ref.levels]
     if not refs:
-        known = [*variants, *(f"{node}.{name}" for node, name in _factors(variants))]
-        report(place, f"no node or factor {key!r} under 'vary'{meant_or_known(key, known)}")
+        candidates = [*variants, *(f"{node}.{name}" for node, name in _factors(variants))]
+        report(place, f"no node or factor {key!r} under 'vary'{meant_or_known(key, candidates)}")
         return node, None
     levels = {canonical(ref.levels[parameter]): ref.levels[parameter] for ref in refs}
-    chosen: set[str] = set()
+    matched: set[str] = set()
     for value in values:
         matches = _matching(list(levels.values()), value)
         if len(matches) != 1:
@@ -95,8 +95,8 @@ def _names(variants: Variants, key: str, written: Any, place: Loc, report: Repor
                 text = f"{level_label(value)} of {key!r} is ambiguous; expected one of: {quoted_names(labels)}"
             report(place, text)
             return node, None
-        chosen.add(canonical(matches[0]))
-    return node, [ref.name for ref in refs if canonical(ref.levels[parameter]) in chosen]
+        matched.add(canonical(matches[0]))
+    return node, [ref.name for ref in refs if canonical(ref.levels[parameter]) in matched]
 
 
 def _is_name(value: object) -> bool:

@@ -36,7 +36,7 @@ from wtb.core.factors.factors import levels_of
 from wtb.core.values import Json
 from wtb.planning.factors.grids import Grid, are_variants, is_range, read_grid, read_listed_grid
 
-SETTLED = "settled"  # key of a validation context: keys with dots are nodes
+KEYS_ARE_NODES = "settled"  # key of a validation context: keys with dots are nodes
 _UNSETTLED, _VARIANT, _GRID = "\0unsettled", "\0variant", "\0grid"  # tags, as in `field_types`
 
 
@@ -166,13 +166,13 @@ _Choices = Annotated[
 
 def mark_vary(value: object, info: ValidationInfo) -> object:
     """Mark what stands under keys of `vary` with a dot, unless it can only be variants of a node."""
-    if not isinstance(value, Mapping) or SETTLED in (info.context or ()):
+    if not isinstance(value, Mapping) or KEYS_ARE_NODES in (info.context or ()):
         return value
     return {
-        key: Unsettled(written=list(one) if isinstance(one, tuple) else one)
-        if isinstance(key, str) and "." in key and _may_be_levels(one)
-        else one
-        for key, one in value.items()
+        key: Unsettled(written=list(content) if isinstance(content, tuple) else content)
+        if isinstance(key, str) and "." in key and _may_be_levels(content)
+        else content
+        for key, content in value.items()
     }
 
 
@@ -184,11 +184,11 @@ def _may_be_levels(value: object) -> bool:
 
 def mark_choices(value: object, info: ValidationInfo) -> object:
     """Mark what stands under keys with a dot in a mapping that chooses variants."""
-    if not isinstance(value, Mapping) or SETTLED in (info.context or ()):
+    if not isinstance(value, Mapping) or KEYS_ARE_NODES in (info.context or ()):
         return value
     return {
-        key: Unsettled(written=stored(one)) if isinstance(key, str) and "." in key and one != [] else one
-        for key, one in value.items()
+        key: Unsettled(written=stored(content)) if isinstance(key, str) and "." in key and content != [] else content
+        for key, content in value.items()
     }
 
 

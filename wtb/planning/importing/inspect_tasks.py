@@ -57,20 +57,20 @@ def import_inspect(path: str, grader: Grader | None = None) -> ImportedTask:
     Raises:
         InputError: There is no such task, or it cannot be made.
     """
-    task = _made(path, load(path))
-    found = ImportedTask(str(getattr(task, "name", None) or path.partition(":")[2]))
+    task = _make_task(path, load(path))
+    imported = ImportedTask(str(getattr(task, "name", None) or path.partition(":")[2]))
     for number, sample in enumerate(task.dataset):
-        found.cases.append(_case(number, sample, found.left_out))
-    found.evaluators = list(_evaluators(_listed(getattr(task, "scorer", None)), grader, found.left_out))
-    found.repeats = int(getattr(task, "epochs", None) or 1)
+        imported.cases.append(_case(number, sample, imported.left_out))
+    imported.evaluators = list(_evaluators(_listed(getattr(task, "scorer", None)), grader, imported.left_out))
+    imported.repeats = int(getattr(task, "epochs", None) or 1)
     solver = getattr(task, "solver", None)
-    found.left_out += [f"solver: {_name(one)}" for one in _listed(solver) if _name(one) != "generate"]
-    found.left_out += [key for key in _TASK_KEYS if getattr(task, key, None)]
-    found.left_out = list(dict.fromkeys(found.left_out))
-    return found
+    imported.left_out += [f"solver: {_name(part)}" for part in _listed(solver) if _name(part) != "generate"]
+    imported.left_out += [key for key in _TASK_KEYS if getattr(task, key, None)]
+    imported.left_out = list(dict.fromkeys(imported.left_out))
+    return imported
 
 
-def _made(path: str, thing: Any) -> Any:
+def _make_task(path: str, thing: Any) -> Any:
     """The task that stands at a path. Raises InputError."""
     if getattr(getattr(thing, "__registry_info__", None), "type", None) == "task" and callable(thing):
         try:
@@ -97,22 +97,24 @@ def _name(thing: Any) -> str:
 
 def _case(number: int, sample: Any, left_out: list[str]) -> CaseRow:
     case: CaseRow = {"id": str(number + 1 if sample.id is None else sample.id)}
-    given: dict[str, Json] = {INPUT: _text(sample.input)}
+    case_input: dict[str, Json] = {INPUT: _text(sample.input)}
     if sample.choices:
-        given["choices"] = [str(one) for one in sample.choices]
-    case["input"] = given
+        case_input["choices"] = [str(choice) for choice in sample.choices]
+    case["input"] = case_input
     if sample.target not in (None, "", []):
-        case["expected"] = sample.target if isinstance(sample.target, str) else [str(one) for one in sample.target]
+        case["expected"] = (
+            sample.target if isinstance(sample.target, str) else [str(target) for target in sample.target]
+        )
     left_out += [f"samples: {key}" for key in _SAMPLE_KEYS if getattr(sample, key, None)]
     left_out += ["samples: metadata"] if sample.metadata else []
     return case
 
 
-def _text(given: Any) -> str:
+def _text(content: Any) -> str:
     """The input of a sample: text, or the messages of a conversation with who says each."""
-    if isinstance(given, str):
-        return given
-    return "\n\n".join(f"{message.role}: {message.text}" if len(given) > 1 else message.text for message in given)
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(f"{message.role}: {message.text}" if len(content) > 1 else message.text for message in content)
 
 
 def _evaluators(

@@ -147,7 +147,7 @@ def _of_task(task: inspect_tasks.ImportedTask) -> ImportedProject:
         )
     sweep = ["workflow: workflow:wf", "cases: cases.jsonl", "vary: {answer: all}"]
     sweep += [f"repeats: {task.repeats}"] if task.repeats > 1 else []
-    sweep += ["evaluate:", *(f"  - {json.dumps(one, ensure_ascii=False)}" for one in task.evaluators)]
+    sweep += ["evaluate:", *(f"  - {json.dumps(evaluator, ensure_ascii=False)}" for evaluator in task.evaluators)]
     files = {
         "cases.jsonl": "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in task.cases),
         "sweep.yaml": "\n".join(sweep) + "\n",

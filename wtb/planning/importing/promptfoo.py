@@ -85,8 +85,8 @@ def import_promptfoo(file: Path, grader: Grader | None = None) -> Imported:
         imported.left_out.append(f"defaultTest: {describe(common)}")
     for number, (place, test) in enumerate(tests):
         if isinstance(test, Mapping):
-            one = _Test(place, _with_files(test, folder), imported.left_out)
-            imported.cases += _cases(number, one, shared, grader, imported.left_out)
+            parsed_test = _Test(place, _with_files(test, folder), imported.left_out)
+            imported.cases += _cases(number, parsed_test, shared, grader, imported.left_out)
         else:
             imported.left_out.append(f"{place}: {describe(test)}")
     if not imported.cases:
@@ -111,10 +111,10 @@ def _tests(data: Mapping[str, Json], folder: Path, left_out: list[str]) -> Itera
                 yield at, _joined(config, test)
 
 
-def _listed(place: str, given: Json, folder: Path, left_out: list[str]) -> Iterator[tuple[str, Json]]:
+def _listed(place: str, written: Json, folder: Path, left_out: list[str]) -> Iterator[tuple[str, Json]]:
     """What is listed, with that of files in its place."""
-    for number, entry in enumerate(given if isinstance(given, list) else [given] if given else []):
-        where = f"{place}[{number}]" if isinstance(given, list) else place
+    for number, entry in enumerate(written if isinstance(written, list) else [written] if written else []):
+        where = f"{place}[{number}]" if isinstance(written, list) else place
         if not is_file(entry):
             yield where, entry
             continue
@@ -131,11 +131,11 @@ def _joined(config: Json, test: Json) -> Json:
         return test
     joined = {**config, **test}
     for key, empty in (("vars", {}), ("assert", [])):
-        one, other = config.get(key) or empty, test.get(key) or empty
-        if isinstance(one, dict) and isinstance(other, dict):
-            joined[key] = {**one, **other}
-        elif isinstance(one, list) and isinstance(other, list):
-            joined[key] = [*one, *other]
+        of_config, of_test = config.get(key) or empty, test.get(key) or empty
+        if isinstance(of_config, dict) and isinstance(of_test, dict):
+            joined[key] = {**of_config, **of_test}
+        elif isinstance(of_config, list) and isinstance(of_test, list):
+            joined[key] = [*of_config, *of_test]
     return joined
 
 
@@ -159,48 +159,50 @@ def _value(written: Json, folder: Path) -> Json:
 class _Test:
     """A test as it is written: its variables and assertions; what else it has is named."""
 
-    def __init__(self, place: str, given: Mapping[str, Json], left_out: list[str]) -> None:
+    def __init__(self, place: str, fields: Mapping[str, Json], left_out: list[str]) -> None:
         self.place = place
-        variables, assertions = given.get("vars") or {}, given.get("assert") or []
+        variables, assertions = fields.get("vars") or {}, fields.get("assert") or []
         self.variables: Variables = variables if isinstance(variables, dict) else {}
         self.assertions: Sequence[Json] = assertions if isinstance(assertions, list) else []
         self.has_variables = self.variables == variables
-        options = given.get("options")
+        options = fields.get("options")
         self.grader: Grader | None = None
         if isinstance(options, Mapping) and options.keys() == {"provider"}:
             self.grader = grader_of(options["provider"])
-        known = {
+        is_read = {
             "vars": self.has_variables,
             "assert": self.assertions == assertions,
             "options": self.grader is not None or isinstance(options, Mapping),
         }
-        left_out += [f"{place}.{key}" for key in given if not known.get(key)]
+        left_out += [f"{place}.{key}" for key in fields if not is_read.get(key)]
         if isinstance(options, Mapping) and self.grader is None:
             left_out += [f"{place}.options.{key}" for key in options]
 
 
 def _named(prompts: Iterable[tuple[str, str]], left_out: list[str]) -> dict[str, str]:
     """Texts of prompts by names that files can have, each text once."""
-    found: dict[str, str] = {}
+    texts_by_name: dict[str, str] = {}
     for written, text in prompts:
-        if same := next((name for name, other in found.items() if other == text), None):
+        if same := next((name for name, other in texts_by_name.items() if other == text), None):
             left_out.append(f"prompts: {describe(written or text)} has the same text as {same}")
             continue
-        name = _NOT_IN_NAMES.sub("_", written).strip("_")[:60] or f"prompt_{len(found) + 1}"
-        others = (f"{name}_{number}" for number in itertools.count(2))
-        found[next(one for one in itertools.chain([name], others) if one not in found)] = text
-    return found
+        name = _NOT_IN_NAMES.sub("_", written).strip("_")[:60] or f"prompt_{len(texts_by_name) + 1}"
+        numbered = (f"{name}_{number}" for number in itertools.count(2))
+        texts_by_name[
+            next(candidate for candidate in itertools.chain([name], numbered) if candidate not in texts_by_name)
+        ] = text
+    return texts_by_name
 
 
-def _prompts(given: object, folder: Path, left_out: list[str]) -> Iterator[tuple[str, str]]:
+def _prompts(listed: object, folder: Path, left_out: list[str]) -> Iterator[tuple[str, str]]:
     """Names and texts of prompts. Every entry that is none is named, and what else stands beside a text."""
-    if not given:
+    if not listed:
         left_out.append("prompts: nothing")
-    elif isinstance(given, Mapping) and not given.keys() & {"raw", "id"}:  # texts or paths, with a label for each
-        for text, label in given.items():
+    elif isinstance(listed, Mapping) and not listed.keys() & {"raw", "id"}:  # texts or paths, with a label for each
+        for text, label in listed.items():
             yield from _of_text(f"prompts.{text}", text, str(label), label, left_out)
     else:
-        for number, prompt in enumerate(given if isinstance(given, list) else [given]):
+        for number, prompt in enumerate(listed if isinstance(listed, list) else [listed]):
             place, own = f"prompts[{number}]", prompt if isinstance(prompt, Mapping) else {}
             text = own.get("raw", own.get("id")) if isinstance(prompt, Mapping) else prompt
             if text is not None:
@@ -261,26 +263,28 @@ def _cases(
     if unknown or not test.has_variables:
         return
     each = [value if isinstance(value, list) else [value] for value in variables.values()]
-    chosen = list(itertools.product(*each))
-    for place, values in enumerate(chosen):
-        name = f"{number + 1}" if len(chosen) == 1 else f"{number + 1}-{place + 1}"
-        given = dict(zip(variables, values, strict=True))
-        yield _case(name, given, [one for one in (shared, test) if one], grader, left_out)
+    combinations = list(itertools.product(*each))
+    for place, values in enumerate(combinations):
+        name = f"{number + 1}" if len(combinations) == 1 else f"{number + 1}-{place + 1}"
+        bound_variables = dict(zip(variables, values, strict=True))
+        yield _case(name, bound_variables, [part for part in (shared, test) if part], grader, left_out)
 
 
-def _case(name: str, given: Variables, tests: Sequence[_Test], grader: Grader | None, left_out: list[str]) -> CaseRow:
-    case: CaseRow = {"id": name, "input": given}
+def _case(
+    name: str, variables: Variables, tests: Sequence[_Test], grader: Grader | None, left_out: list[str]
+) -> CaseRow:
+    case: CaseRow = {"id": name, "input": variables}
     expected: Expected = {}
     assertions = []
     grader = next((test.grader for test in reversed(tests) if test.grader is not None), grader)
     for test in tests:
-        for place, one in enumerate(test.assertions):
+        for place, assertion in enumerate(test.assertions):
             where = f"{test.place}.assert[{place}]"
-            if not isinstance(one, dict):
-                left_out.append(f"{where}: {describe(one)}")
+            if not isinstance(assertion, dict):
+                left_out.append(f"{where}: {describe(assertion)}")
                 continue
-            evaluator, left = read_assertion(_filled_in(one, given), expected, grader)
-            left_out += [where + words for words in left]
+            evaluator, omitted = read_assertion(_filled_in(assertion, variables), expected, grader)
+            left_out += [where + words for words in omitted]
             assertions += [] if evaluator is None else [evaluator]
     if expected:
         case["expected"] = expected
@@ -289,14 +293,14 @@ def _case(name: str, given: Variables, tests: Sequence[_Test], grader: Grader | 
     return case
 
 
-def _rendered(written: Json, given: Variables) -> Json:
+def _rendered(written: Json, variables: Variables) -> Json:
     """What is written, with the values of variables in place of `{{name}}`."""
     if isinstance(written, str):
-        return VARIABLE.sub(lambda found: text_of(given.get(found[1], found[0])), written)
+        return VARIABLE.sub(lambda match: text_of(variables.get(match[1], match[0])), written)
     if isinstance(written, list):
-        return [_rendered(one, given) for one in written]
-    return _filled_in(written, given) if isinstance(written, dict) else written
+        return [_rendered(part, variables) for part in written]
+    return _filled_in(written, variables) if isinstance(written, dict) else written
 
 
-def _filled_in(written: Mapping[str, Json], given: Variables) -> dict[str, Json]:
-    return {key: _rendered(value, given) for key, value in written.items()}
+def _filled_in(written: Mapping[str, Json], variables: Variables) -> dict[str, Json]:
+    return {key: _rendered(value, variables) for key, value in written.items()}

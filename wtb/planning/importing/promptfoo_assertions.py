@@ -34,18 +34,18 @@ class Grader:
 
     def judge(self, criteria: str, **options: Json) -> Evaluator:
         """The judge that asks it by criteria, which an answer meets or not."""
-        asked: dict[str, Json] = {"field": FIELD, "model": self.model, "criteria": criteria, **options}
-        return {"judge": asked if self.protocol == "openai" else {**asked, "provider": self.protocol}}
+        judge_options: dict[str, Json] = {"field": FIELD, "model": self.model, "criteria": criteria, **options}
+        return {"judge": judge_options if self.protocol == "openai" else {**judge_options, "provider": self.protocol}}
 
 
-def grader_of(given: Json) -> Grader | None:
+def grader_of(provider: Json) -> Grader | None:
     """The model of a provider of promptfoo, such as `openai:gpt-4o` or `{id: anthropic:messages:claude-sonnet-4-5}`.
 
     None where it is of no protocol that judges speak, or more is set of it.
     """
-    if isinstance(given, Mapping) and given.keys() == {"id"}:
-        given = given["id"]
-    protocol, *parts = given.split(":") if isinstance(given, str) else [""]
+    if isinstance(provider, Mapping) and provider.keys() == {"id"}:
+        provider = provider["id"]
+    protocol, *parts = provider.split(":") if isinstance(provider, str) else [""]
     if len(parts) == 2 and parts[0] in _INTERFACES:
         parts = parts[1:]
     if protocol not in _PROTOCOLS or len(parts) != 1 or parts[0] in ("", *_INTERFACES):
@@ -54,37 +54,37 @@ def grader_of(given: Json) -> Grader | None:
 
 
 def read_assertion(
-    one: Mapping[str, Json], expected: Expected, grader: Grader | None
+    assertion: Mapping[str, Json], expected: Expected, grader: Grader | None
 ) -> tuple[Evaluator | None, Sequence[str]]:
     """An assertion as an evaluator.
 
     Args:
-        one: As it is written, with its variables filled in.
+        assertion: As it is written, with its variables filled in.
         expected: What is expected of the case; what the assertion compares with is added.
         grader: The model that is asked where the assertion names none.
 
     Returns:
         The evaluator, None where it has none; and what is left out, in words that follow the assertion's place.
     """
-    kind = str(one.get("type"))
-    name, threshold, weight = kind.removeprefix("not-"), one.get("threshold"), one.get("weight", 1)
-    nothing = f": {describe(one.get('type', one.get('$ref')))}"
+    kind = str(assertion.get("type"))
+    name, threshold, weight = kind.removeprefix("not-"), assertion.get("threshold"), assertion.get("weight", 1)
+    nothing = f": {describe(assertion.get('type', assertion.get('$ref')))}"
     is_judge, keys = name in _JUDGES, _READ | ({"provider"} if name in _JUDGES else set())
-    if not one.keys() <= keys or has_template(one.get("value")):
+    if not assertion.keys() <= keys or has_template(assertion.get("value")):
         return None, [nothing]
     if not (threshold is None or _is_number(threshold)) or not _is_number(weight) or weight <= 0:
         return None, [nothing]
-    left_out = [f".metric: {describe(one['metric'])}"] if "metric" in one else []
+    left_out = [f".metric: {describe(assertion['metric'])}"] if "metric" in assertion else []
     if is_judge:
-        own = grader_of(one.get("provider"))
-        asked = own or grader
-        if asked is None:
+        own = grader_of(assertion.get("provider"))
+        model = own or grader
+        if model is None:
             return None, [f"{nothing} ({_NO_GRADER})"]
-        left_out += [".provider"] if "provider" in one and own is None else []
-        evaluator = _JUDGES[name](one.get("value"), asked, expected)
+        left_out += [".provider"] if "provider" in assertion and own is None else []
+        evaluator = _JUDGES[name](assertion.get("value"), model, expected)
         left_out += [] if threshold is None else [".threshold"]
     else:
-        evaluator = _KINDS[name](one.get("value"), threshold, expected) if name in _KINDS else None
+        evaluator = _KINDS[name](assertion.get("value"), threshold, expected) if name in _KINDS else None
         left_out += [f": {_OWN_EMBEDDINGS}"] if name == _SIMILAR else []
     if evaluator is None:
         return None, [nothing]
@@ -136,7 +136,7 @@ def _of_texts(make_of: Callable[[list[str]], Evaluator]) -> Make:
         if (
             not isinstance(texts, list)
             or not texts
-            or not all(_is_scalar(one) and text_of(one).strip() for one in texts)
+            or not all(_is_scalar(text) and text_of(text).strip() for text in texts)
         ):
             return None
         return make_of(list(map(text_of, texts)))
@@ -166,7 +166,7 @@ def _separated(text: str) -> list[str] | None:
         (texts,) = csv.reader([text], skipinitialspace=True)
     except (csv.Error, ValueError):
         return None
-    return [one.strip() for one in texts]
+    return [part.strip() for part in texts]
 
 
 def _of_reference(name: str, least: float | None, **options: Json) -> Make:
@@ -181,9 +181,9 @@ def _of_reference(name: str, least: float | None, **options: Json) -> Make:
     return make
 
 
-def _expects(expected: Expected, wanted: Json) -> bool:
+def _expects(expected: Expected, target: Json) -> bool:
     """Return whether a case can expect this: it expects one thing of a field."""
-    return bool(expected.setdefault(FIELD, wanted) == wanted)
+    return bool(expected.setdefault(FIELD, target) == target)
 
 
 def _equals(value: Json, threshold: float | None, expected: Expected) -> Evaluator | None:

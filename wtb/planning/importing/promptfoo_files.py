@@ -115,10 +115,10 @@ def _are_messages(value: Json) -> bool:
         isinstance(value, list)
         and bool(value)
         and all(
-            isinstance(one, dict)
-            and one.keys() == {"role", "content"}
-            and all(isinstance(part, str) for part in one.values())
-            for one in value
+            isinstance(message, dict)
+            and message.keys() == {"role", "content"}
+            and all(isinstance(part, str) for part in message.values())
+            for message in value
         )
     )
 
@@ -163,8 +163,10 @@ def _csv_test(row: Mapping[str, str]) -> Json:
     test: dict[str, Json] = {"vars": {name: cell for name, cell in row.items() if not name.startswith("__")}}
     cells = [cell.strip() for name, cell in row.items() if _EXPECTED.fullmatch(name) and cell.strip()]
     test["assert"] = [_assertion(cell) for cell in cells]
-    others = {name.removeprefix("__"): cell for name, cell in row.items() if name.startswith("__") and cell.strip()}
-    return test | {name: cell for name, cell in others.items() if not name.startswith("expected")}
+    extra_cells = {
+        name.removeprefix("__"): cell for name, cell in row.items() if name.startswith("__") and cell.strip()
+    }
+    return test | {name: cell for name, cell in extra_cells.items() if not name.startswith("expected")}
 
 
 def _assertion(cell: str) -> Json:

@@ -21,10 +21,10 @@ class Provider:
     settings: Mapping[str, Json]
 
 
-def read_providers(given: Json, left_out: list[str]) -> list[Provider]:
+def read_providers(written: Json, left_out: list[str]) -> list[Provider]:
     """Read the providers of a configuration; those of other protocols, and what else is set of one, are named."""
-    entries: Sequence[Json] = given if isinstance(given, list) else [] if given is None else [given]
-    found: list[Provider] = []
+    entries: Sequence[Json] = written if isinstance(written, list) else [] if written is None else [written]
+    providers: list[Provider] = []
     for number, entry in enumerate(entries):
         place = f"providers[{number}]"
         id, options = _of_entry(entry)
@@ -35,11 +35,11 @@ def read_providers(given: Json, left_out: list[str]) -> list[Provider]:
         left_out += [f"{place}.{key}" for key in options if key != "config"]
         config = options.get("config") or {}
         provider = Provider(model, dict(_settings(place, config, left_out)))
-        if provider in found:
+        if provider in providers:
             left_out.append(f"{place}: the same model and settings as those of another provider")
         else:
-            found.append(provider)
-    return found
+            providers.append(provider)
+    return providers
 
 
 def _of_entry(entry: Json) -> tuple[Json, Mapping[str, Json]]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from wtb.core.classes.frozen import frozen
-from wtb.core.tree.checkpoints import in_order, shown
+from wtb.core.tree.checkpoints import in_order, visible_state
 from wtb.store.tables.column_types import Json, OrderedJson, array_length, error_in_json, rows_array, score_object
 from wtb.store.tables.schema import (
     calls,
@@ -183,7 +183,7 @@ def _success_of_node_run(row: sa.RowMapping, last: EventRow) -> Iterator[EventRo
         yield from _start_of_node_run(row, start)
     spent = {"usd": row["usd"]} if row["usd"] else {}
     took = {"visit": row["visit"], "attempt": row["attempt"], "duration_s": row["duration_s"], **spent}
-    yield {**last, "data": {**_task(row), **took, "writes": in_order(shown(row["more"] or {}), {})}}
+    yield {**last, "data": {**_task(row), **took, "writes": in_order(visible_state(row["more"] or {}), {})}}
 
 
 def _checkpoint(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]:
@@ -204,7 +204,7 @@ def _end_of_execution(row: sa.RowMapping, last: EventRow) -> Iterator[EventRow]:
     combinations = row["combinations"]
     values = {name: one if isinstance(one, str | None) else float(one) for name, one in (row["data"] or {}).items()}
     first = last["id"] - len(combinations)
-    result = {} if row["more"] is None else {"result": in_order(shown(row["more"]), {})}
+    result = {} if row["more"] is None else {"result": in_order(visible_state(row["more"]), {})}
     yield {**last, "id": first, "kind": COMPLETED, "data": {"cells": len(combinations), **result}}
     for id, combination in enumerate(combinations, first + 1):
         data = {"case": row["case"], "repeat": row["repeat"], "scores": values, "combination": combination}

@@ -49,25 +49,25 @@ def pair_block(levels: Levels, a: int, b: int) -> Block:
     for place, (number, some) in enumerate(zip((a, b), own, strict=True)):
         coded[both, place] = np.searchsorted(some, levels[both, number])
     block = _product_block(main_block(coded, 0), main_block(coded, 1))
-    cells = [(int(own[0][one]), int(own[1][other])) for one, other in block.cells]
+    cells = [(int(own[0][level]), int(own[1][other])) for level, other in block.cells]
     return Block((a, b), block.columns, block.expansion, cells)
 
 
 def _product_block(a: Block, b: Block) -> Block:
     columns = (a.columns[:, :, None] * b.columns[:, None, :]).reshape(len(a.columns), -1)
-    cells = [(*one, *other) for one in a.cells for other in b.cells]
+    cells = [(*cell, *other) for cell in a.cells for other in b.cells]
     return Block(
         (*a.factors, *b.factors), columns, np.asarray(np.kron(a.expansion, b.expansion), dtype=np.float64), cells
     )
 
 
-def estimable_part(block: Block, others: Sequence[Block], levels: Levels) -> Block | None:
+def estimable_part(block: Block, blocks: Sequence[Block], levels: Levels) -> Block | None:
     """Return the part of a pair that the combinations tell apart from other blocks; None if they tell nothing.
 
     An effect of it is the mean over the combinations with these levels. Levels that never meet have none.
     """
-    left = _beyond(block.columns, stack(others, len(levels)))
-    vectors, values, _ = np.linalg.svd(left, full_matrices=False)
+    remainder = _beyond(block.columns, stack(blocks, len(levels)))
+    vectors, values, _ = np.linalg.svd(remainder, full_matrices=False)
     basis = vectors[:, values > 1e-7 * max(float(np.abs(block.columns).max()), 1e-300)]
     if not basis.shape[1]:
         return None
@@ -105,8 +105,8 @@ def aliased_factors(mains: Sequence[Block]) -> list[list[int]]:
         return []
     aliased = []
     for block in mains:
-        others = rank(stack((other for other in mains if other is not block), rows))
-        if everything - others < block.columns.shape[1]:
+        other_rank = rank(stack((other for other in mains if other is not block), rows))
+        if everything - other_rank < block.columns.shape[1]:
             aliased.append(block)
     return _grouped(aliased)
 
@@ -134,14 +134,14 @@ def is_crossed(levels: Levels, factors: Sequence[int]) -> bool:
     If so, effects are averages over those, and nothing that the other factors do can be taken for an effect. Factors
     that are nested in these ones may differ, if all of their levels meet the same.
     """
-    chosen = levels[(levels[:, list(factors)] != OUTSIDE).all(axis=1)]
-    own = _numbered(chosen[:, list(factors)])
-    if len(factors) > 1 and own.max() + 1 < np.prod([len(np.unique(chosen[:, number])) for number in factors]):
+    present = levels[(levels[:, list(factors)] != OUTSIDE).all(axis=1)]
+    own = _numbered(present[:, list(factors)])
+    if len(factors) > 1 and own.max() + 1 < np.prod([len(np.unique(present[:, number])) for number in factors]):
         return False
-    others = [number for number in range(levels.shape[1]) if number not in factors]
-    nested = _nested_factors(chosen, others, own)
-    rest = _numbered(chosen[:, [number for number in others if number not in nested]])
-    within = _numbered(np.column_stack([own, chosen[:, nested]]))
+    other_factors = [number for number in range(levels.shape[1]) if number not in factors]
+    nested = _nested_factors(present, other_factors, own)
+    rest = _numbered(present[:, [number for number in other_factors if number not in nested]])
+    within = _numbered(np.column_stack([own, present[:, nested]]))
     meets = np.zeros((within.max() + 1, rest.max() + 1), dtype=np.bool_)
     meets[within, rest] = True
     return bool(meets.all())
@@ -154,12 +154,12 @@ def _numbered(rows: Levels) -> Levels:
     return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
 
 
-def _nested_factors(levels: Levels, others: Sequence[int], own: Levels) -> list[int]:
+def _nested_factors(levels: Levels, candidates: Sequence[int], own: Levels) -> list[int]:
     """Return the factors that are nested in levels, by number, or in factors that are."""
     nested: list[int] = []
     while True:
         within = _numbered(np.column_stack([own, levels[:, nested]]))
-        more = [n for n in others if n not in nested and _is_nested(levels[:, n] == OUTSIDE, within)]
+        more = [n for n in candidates if n not in nested and _is_nested(levels[:, n] == OUTSIDE, within)]
         if not more:
             return nested
         nested += more

@@ -127,40 +127,42 @@ def fit(
     aliased = aliased_factors(mains)
     unclear = {number for group in aliased for number in group}
     nuisance = _independent(mains, unclear, len(levels))
-    told = [block for block in mains if block.factors[0] not in unclear]
+    separable = [block for block in mains if block.factors[0] not in unclear]
     means = cases.adjusted_means()
     spread = float(means.var()) or math.inf
-    alone = Model(cases, [*told, *nuisance])
-    shares = [float(alone.part(block).var()) for block in told]
+    alone = Model(cases, [*separable, *nuisance])
+    shares = [float(alone.part(block).var()) for block in separable]
     candidates = [
         (a.factors[0], b.factors[0])
-        for a, b in itertools.combinations(told, 2)
+        for a, b in itertools.combinations(separable, 2)
         if is_candidate(levels, a.factors[0], b.factors[0])
     ]
-    chosen = _chosen(candidates, dict(zip((block.factors[0] for block in told), shares, strict=True)))
-    pairs = [pair_block(levels, a, b) for a, b in chosen]
-    plan = _together(cases, levels, [*told, *nuisance], told, pairs)
-    plan = plan or _apart(cases, levels, alone, told, nuisance, pairs)
+    tested_pairs = _choose_pairs(candidates, dict(zip((block.factors[0] for block in separable), shares, strict=True)))
+    pairs = [pair_block(levels, a, b) for a, b in tested_pairs]
+    plan = _together(cases, levels, [*separable, *nuisance], separable, pairs)
+    plan = plan or _apart(cases, levels, alone, separable, nuisance, pairs)
     count = len(candidates) if plan.pairs else 0
-    factor_family, pair_family = _families(len(told), count + plan.has_beyond)
+    factor_family, pair_family = _families(len(separable), count + plan.has_beyond)
     tests = joint_tests(
-        [one.evidence for one in [*plan.factors, *plan.pairs]],
+        [measured.evidence for measured in [*plan.factors, *plan.pairs]],
         [factor_family] * len(plan.factors) + [pair_family] * len(plan.pairs),
         seed,
     )
-    effects = [_effects(one, tested, spread) for one, tested in zip([*plan.factors, *plan.pairs], tests, strict=True)]
+    effects = [
+        _effects(measured, tested, spread) for measured, tested in zip([*plan.factors, *plan.pairs], tests, strict=True)
+    ]
     mine, together = effects[: len(plan.factors)], effects[len(plan.factors) :]
     apart = plan.apart | _acting(levels, together)
     return Fit(
-        factors=[one for one in mine if one.factors[0] not in apart],
+        factors=[effect for effect in mine if effect.factors[0] not in apart],
         pairs=together,
         unexplained=float((means - means.mean() - plan.fitted).var()) / spread if math.isfinite(spread) else 0.0,
         unexplained_p=None if not plan.has_beyond else min(1.0, sum_test(plan.beyond, seed) * pair_family),
         aliased=aliased,
         apart=sorted(apart),
-        untold=[pair for pair in chosen if pair not in [one.factors for one in together]],
+        untold=[pair for pair in tested_pairs if pair not in [effect.factors for effect in together]],
         candidates=len(candidates),
-        left_out=len(candidates) - len(chosen),
+        left_out=len(candidates) - len(tested_pairs),
         families=(factor_family, pair_family),
     )
 
@@ -178,7 +180,7 @@ class _Plan:
 
 
 def _together(
-    cases: CaseScores, levels: Levels, mains: list[Block], told: list[Block], pairs: list[Block]
+    cases: CaseScores, levels: Levels, mains: list[Block], separable: list[Block], pairs: list[Block]
 ) -> _Plan | None:
     """Fit everything together; None if the combinations do not tell all pairs from factors and from each other."""
     blocks = [*mains, *pairs]
@@ -186,29 +188,32 @@ def _together(
     if width > len(levels) or rank(stack(blocks, len(levels))) < width:
         return None
     free = len(levels) - width
-    wanted = [*told, *pairs]
-    crossed = [is_crossed(levels, block.factors) for block in wanted]
+    tested_blocks = [*separable, *pairs]
+    crossed = [is_crossed(levels, block.factors) for block in tested_blocks]
     if free < _FREEDOM and not all(crossed):
         return None
     model = Model(cases, blocks)
     contributions, excess = model.beyond()
     measured = [
-        _measure(model, block, excess, is_average=average) for block, average in zip(wanted, crossed, strict=True)
+        _measure(model, block, excess, is_average=average)
+        for block, average in zip(tested_blocks, crossed, strict=True)
     ]
     fitted = sum((model.part(block) for block in blocks), np.zeros(len(levels)))
-    return _Plan(measured[: len(told)], measured[len(told) :], fitted - fitted.mean(), set(), contributions, free > 0)
+    return _Plan(
+        measured[: len(separable)], measured[len(separable) :], fitted - fitted.mean(), set(), contributions, free > 0
+    )
 
 
 def _apart(
-    cases: CaseScores, levels: Levels, alone: Model, told: list[Block], nuisance: list[Block], pairs: list[Block]
+    cases: CaseScores, levels: Levels, alone: Model, separable: list[Block], nuisance: list[Block], pairs: list[Block]
 ) -> _Plan:
     """Fit factors without pairs, and each pair beside the factors."""
-    mains = [*told, *nuisance]
+    mains = [*separable, *nuisance]
     excess = alone.beyond()[1]
     factors, apart = [], set[int]()
-    for block in told:
+    for block in separable:
         average = is_crossed(levels, block.factors)
-        if average or len(excess) >= _FREEDOM or (len(told) == 2 and len(excess)):
+        if average or len(excess) >= _FREEDOM or (len(separable) == 2 and len(excess)):
             factors.append(_measure(alone, block, excess, is_average=average))
         else:
             apart.add(block.factors[0])
@@ -219,10 +224,10 @@ def _apart(
         if part is None:
             continue
         model = Model(cases, [*mains, part])
-        left = model.beyond()[1]
+        pair_excess = model.beyond()[1]
         average = is_crossed(levels, pair.factors) or levels.shape[1] == 2
-        if average or len(left) >= _FREEDOM:
-            measured.append(_measure(model, part, left, is_average=average))
+        if average or len(pair_excess) >= _FREEDOM:
+            measured.append(_measure(model, part, pair_excess, is_average=average))
             fitted = fitted + model.part(part)
     return _Plan(factors, measured, fitted - fitted.mean(), apart, np.zeros((0, 0)), has_beyond=False)
 
@@ -244,23 +249,23 @@ def _effects(measured: _Measured, tested: Tested, spread: float) -> Effects:
 
 def _independent(mains: Sequence[Block], aliased: set[int], rows: int) -> list[Block]:
     """Return independent columns for what aliased factors explain together."""
-    told = [block for block in mains if block.factors[0] not in aliased]
+    separable = [block for block in mains if block.factors[0] not in aliased]
     columns = [block.columns for block in mains if block.factors[0] in aliased]
     if not columns:
         return []
     every = Block((), np.hstack(columns), np.zeros((0, 0)), [])
-    others = stack(told, rows)
-    left = every.columns - others @ np.linalg.lstsq(others, every.columns, rcond=1e-9)[0]
-    vectors, values, _ = np.linalg.svd(left, full_matrices=False)
+    other_columns = stack(separable, rows)
+    remainder = every.columns - other_columns @ np.linalg.lstsq(other_columns, every.columns, rcond=1e-9)[0]
+    vectors, values, _ = np.linalg.svd(remainder, full_matrices=False)
     basis = vectors[:, values > 1e-7 * max(float(values.max(initial=0.0)), 1e-300)]
     return [Block((), basis, np.zeros((0, basis.shape[1])), [])] if basis.shape[1] else []
 
 
-def _chosen(candidates: Sequence[tuple[int, int]], shares: dict[int, float]) -> list[tuple[int, int]]:
+def _choose_pairs(candidates: Sequence[tuple[int, int]], shares: dict[int, float]) -> list[tuple[int, int]]:
     """Choose at most 30 pairs: those of the factors that explain most, of equal ones the first."""
     if len(candidates) <= MOST_PAIRS:
         return list(candidates)
-    order = {factor: place for place, factor in enumerate(sorted(shares, key=lambda one: (-shares[one], one)))}
+    order = {factor: place for place, factor in enumerate(sorted(shares, key=lambda number: (-shares[number], number)))}
     ranked = sorted(candidates, key=lambda pair: sorted((order[pair[0]], order[pair[1]]), reverse=True))
     return sorted(ranked[:MOST_PAIRS])
 

@@ -51,7 +51,7 @@ class LostCells:
             weights: Combinations x effects: by how much a cell moves an effect if it is higher by 1.
             filled: Cases x combinations: scores, and what is expected of missing ones.
         """
-        return np.array([self._nearer(one, weights[:, n], filled) for n, one in enumerate(effects.tolist())])
+        return np.array([self._nearer(effect, weights[:, n], filled) for n, effect in enumerate(effects.tolist())])
 
     def _nearer(self, effect: float, weights: Floats, filled: Floats) -> float:
         is_higher = self.better == "higher"
@@ -67,11 +67,11 @@ class LostCells:
         return excess
 
 
-def _costliest(mass: Floats, cost: Floats, most: float) -> float:
-    """Return what `most` of a mass costs, the costliest part of it first."""
+def _costliest(mass: Floats, cost: Floats, limit: float) -> float:
+    """Return what `limit` of a mass costs, the costliest part of it first."""
     order = np.argsort(-cost, kind="stable")
     before = np.cumsum(mass[order]) - mass[order]
-    return float((np.clip(most - before, 0.0, mass[order]) * cost[order]).sum())
+    return float((np.clip(limit - before, 0.0, mass[order]) * cost[order]).sum())
 
 
 def nearer_unseen(

@@ -48,19 +48,19 @@ class CaseScores:
     @classmethod
     def of(cls, scores: Floats, units: Units, lost: LostCells | None = None, span: float | None = None) -> CaseScores:
         """Read combinations x cases, NaN where missing."""
-        kept = np.isfinite(scores).sum(axis=0) >= 2  # a case with one combination compares nothing
-        scores = scores[:, kept].T
+        is_compared = np.isfinite(scores).sum(axis=0) >= 2  # a case with one combination compares nothing
+        scores = scores[:, is_compared].T
         present = np.isfinite(scores)
         counts = present.sum(axis=1, keepdims=True)
         filled = np.where(present, scores, 0.0)
         middles = filled.sum(axis=1, keepdims=True) / np.maximum(counts, 1)
         filled = np.where(present, filled - middles, 0.0)
         patterns, repeats = np.unique(present, axis=0, return_counts=True)
-        units = None if units is None else np.unique(units[kept], return_inverse=True)[1]
+        units = None if units is None else np.unique(units[is_compared], return_inverse=True)[1]
         compared = (counts[:, 0] - 1).astype(float)
         weights = by_unit(compared[:, None], units)[:, 0] / max(compared.sum(), 1.0)
         if lost is not None:
-            lost = replace(lost, reasons={reason: share[kept] for reason, share in lost.reasons.items()})
+            lost = replace(lost, reasons={reason: share[is_compared] for reason, share in lost.reasons.items()})
         shapes = (present.astype(float), patterns.astype(float), repeats.astype(float))
         return cls(filled, *shapes, units, weights, middles[:, 0], lost, span)
 
@@ -139,12 +139,12 @@ class Model:
         coefficients = self._coefficients[place]
         moves = self._design @ self._inverse[:, place]
         influence = by_unit(self._residuals @ moves, self._cases.units)
-        found = self._cleaned(block.expansion @ coefficients, block.expansion @ influence.T)
+        cleaned = self._cleaned(block.expansion @ coefficients, block.expansion @ influence.T)
         weights = moves @ block.expansion.T
-        nearer = nearer_unseen(found.effects, found.influence, found.weights, weights, self._cases.span)
+        nearer = nearer_unseen(cleaned.effects, cleaned.influence, cleaned.weights, weights, self._cases.span)
         if self._cases.lost is not None:
-            nearer = nearer + self._cases.lost.nearer(found.effects, weights, self._filled)
-        return replace(found, nearer=nearer)
+            nearer = nearer + self._cases.lost.nearer(cleaned.effects, weights, self._filled)
+        return replace(cleaned, nearer=nearer)
 
     @cached_property
     def _filled(self) -> Floats:

@@ -102,7 +102,7 @@ def counted(figure: Figure, row: RowCells, units: Units = None) -> ClassCount:
     """
     of = _units_of(row, units)
     if figure == "class_precision":
-        return ClassCount(1, True, np.unique(of[row.found == 1]).size)
+        return ClassCount(1, True, np.unique(of[row.observed == 1]).size)
     if figure in ("class_recall", "class_f1"):
         return ClassCount(1, False, np.unique(of[row.truth == 1]).size)
     counts = [(np.unique(of[row.truth == label]).size, int(label)) for label in np.unique(row.truth)]
@@ -120,19 +120,19 @@ def row_intervals(rows: FigureRows, units: Units = None, z: float = Z) -> Floats
         units: The cluster of each column; None if each case is one of its own.
         z: The normal quantile of the level; 1.96 gives 95%.
     """
-    found = [_of_row(rows.figure, row, units, z).interval for row in rows.rows]
-    return np.array(found, dtype=np.float64).reshape(-1, 2)
+    bounds = [_of_row(rows.figure, row, units, z).interval for row in rows.rows]
+    return np.array(bounds, dtype=np.float64).reshape(-1, 2)
 
 
 def differences(
-    rows: FigureRows, row: int, others: Sequence[int], units: Units = None, *, one_sided: bool = False
+    rows: FigureRows, row: int, other_rows: Sequence[int], units: Units = None, *, one_sided: bool = False
 ) -> FigureDifferences:
     """Compare a row's figure with that of others, over the cases that both have.
 
     Args:
         rows: The cells.
         row: Its number.
-        others: Theirs.
+        other_rows: Theirs.
         units: The cluster of each column; None if each case is one of its own.
         one_sided: Make the inner intervals, too.
 
@@ -140,15 +140,15 @@ def differences(
         The row's less those of the others, no interval if one of two has too few cases of the class that counts.
     """
     ends, inner = (
-        _differences(rows, row, others, units, z) if z else np.full((len(others), 2), np.nan)
+        _differences(rows, row, other_rows, units, z) if z else np.full((len(other_rows), 2), np.nan)
         for z in (Z, ONE_SIDED if one_sided else None)
     )
-    return FigureDifferences(rows.swaps(row, others), ends, inner)
+    return FigureDifferences(rows.swaps(row, other_rows), ends, inner)
 
 
-def _differences(rows: FigureRows, row: int, others: Sequence[int], units: Units, z: float) -> Floats:
+def _differences(rows: FigureRows, row: int, other_rows: Sequence[int], units: Units, z: float) -> Floats:
     whole: dict[int, _Part] = {}  # of rows without missing cases, which are compared over all of theirs
-    columns = {number: np.unique(rows.rows[number].column) for number in {row, *others}}
+    columns = {number: np.unique(rows.rows[number].column) for number in {row, *other_rows}}
 
     def part(number: int, common: Labels) -> _Part:
         if common.size < columns[number].size:
@@ -157,8 +157,8 @@ def _differences(rows: FigureRows, row: int, others: Sequence[int], units: Units
             whole[number] = _of_row(rows.figure, rows.rows[number], units, z)
         return whole[number]
 
-    ends = np.full((len(others), 2), np.nan)
-    for place, other in enumerate(others):
+    ends = np.full((len(other_rows), 2), np.nan)
+    for place, other in enumerate(other_rows):
         common = np.intersect1d(columns[row], columns[other], assume_unique=True)
         first, second = part(row, common), part(other, common)
         if not (math.isnan(first.interval[0]) or math.isnan(second.interval[0])):
@@ -172,7 +172,7 @@ def _count_units(columns: Labels, units: Units) -> int:
 
 def _difference(figure: Figure, first: _Part, second: _Part, units: int, z: float) -> Interval:
     size = max(first.influence.size, second.influence.size)
-    influence = [np.pad(one.influence, (0, size - one.influence.size)) for one in (first, second)]
+    influence = [np.pad(part.influence, (0, size - part.influence.size)) for part in (first, second)]
     if figure in _LINEAR:
         changes = influence[0] - influence[1]
         changes = changes[np.argsort(changes == 0, kind="stable")][:units]  # without the units that have no case here
@@ -189,19 +189,19 @@ def _of_row(figure: Figure, row: RowCells, units: Units, z: float) -> _Part:
     of = _units_of(row, units)
     if (part := _MEANS.get(figure)) is not None:
         labels = np.unique(row.truth)
-        parts = [_rate(part, row.truth == label, row.found == label, of, z) for label in labels]
+        parts = [_rate(part, row.truth == label, row.observed == label, of, z) for label in labels]
         low, high = _combined(parts)
-        mean, size = sum(one.value for one in parts) / len(parts), len(parts)
+        mean, size = sum(part.value for part in parts) / len(parts), len(parts)
         middle = mean * size
         ends = (mean + (low - middle) / size, mean + (high - middle) / size)
-        return _Part(mean, ends, np.asarray(sum(one.influence for one in parts) / size))
+        return _Part(mean, ends, np.asarray(sum(part.influence for part in parts) / size))
     if figure == "auc":
         return _auc(row, of, z)
     if figure == "cohen_kappa":
         return _kappa(row, of, z)
     if figure == "calibration_error":
         return _calibration_error(row, of, z)
-    return _rate(figure, row.truth == 1, row.found == 1, of, z)
+    return _rate(figure, row.truth == 1, row.observed == 1, of, z)
 
 
 def _units_of(row: RowCells, units: Units) -> Labels:
@@ -229,19 +229,19 @@ def _rate(figure: Figure, is_expected: NDArray[np.bool_], is_found: NDArray[np.b
 
 def _combined(parts: Sequence[_Part]) -> Interval:
     """Combine intervals of parts into one of their sum, given how far units move them together."""
-    influence = np.array([one.influence for one in parts])
+    influence = np.array([part.influence for part in parts])
     size = np.sqrt((influence**2).sum(axis=1))
     size[size == 0] = 1.0
     together = influence @ influence.T / np.outer(size, size)
     np.fill_diagonal(together, 1.0)
-    values = np.array([one.value for one in parts])
-    down, up = (np.abs(np.array([one.interval[end] for one in parts]) - values) for end in (0, 1))
+    values = np.array([part.value for part in parts])
+    down, up = (np.abs(np.array([part.interval[end] for part in parts]) - values) for end in (0, 1))
     total = float(values.sum())
     return total - math.sqrt(max(down @ together @ down, 0.0)), total + math.sqrt(max(up @ together @ up, 0.0))
 
 
 def _auc(row: RowCells, of: Labels, z: float) -> _Part:
-    values = contributions("auc", row.truth, row.found, of)
+    values = contributions("auc", row.truth, row.observed, of)
     auc = float(values.mean())
     # Each class has a mean of its own, from which its cases differ too little by one in their number.
     cases = [np.unique(of[row.truth == label]).size for label in (0, 1)]
@@ -258,7 +258,7 @@ def _auc(row: RowCells, of: Labels, z: float) -> _Part:
 
 
 def _kappa(row: RowCells, of: Labels, z: float) -> _Part:
-    values = contributions("cohen_kappa", row.truth, row.found, of)
+    values = contributions("cohen_kappa", row.truth, row.observed, of)
     each, kappa = by_case(values, of)[1], float(values.mean())
     influence = np.bincount(of, values - kappa) / len(values)
     error, slope = float(each.std(ddof=1)) / math.sqrt(each.size), 1 - kappa**2
@@ -274,9 +274,9 @@ def _calibration_error(row: RowCells, of: Labels, z: float) -> _Part:
     a x is the variance that comes from the gap of each bin, b that of gaps which are 0, and c x^2 that of how many
     cells each bin has.
     """
-    values = contributions("calibration_error", row.truth, row.found, of)
+    values = contributions("calibration_error", row.truth, row.observed, of)
     error, cells = float(values.mean()), len(values)
-    gaps, place = row.found - row.truth, bin_of(row.found)
+    gaps, place = row.observed - row.truth, bin_of(row.observed)
     counts = np.bincount(place, minlength=BINS)
     share, several = counts / cells, np.maximum(counts - 1, 1)
     middles = np.bincount(place, gaps, BINS) / np.maximum(counts, 1)

@@ -25,5 +25,5 @@ def over_repeats(passes: Passes, rates: Floats, repeats: NDArray[Any]) -> Floats
     counts = np.column_stack([repeats.ravel(), np.rint(np.nan_to_num(rates.ravel()) * repeats.ravel())])
     kinds, place = np.unique(counts.astype(np.int64), axis=0, return_inverse=True)
     estimates = [passes.estimate(n, passed) for n, passed in kinds.tolist()]
-    values = np.array([np.nan if one is None else one for one in estimates], dtype=np.float64)
+    values = np.array([np.nan if estimate is None else estimate for estimate in estimates], dtype=np.float64)
     return np.asarray(values[place.ravel()].reshape(rates.shape))

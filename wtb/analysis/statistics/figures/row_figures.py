@@ -27,19 +27,23 @@ NO_CLASS = -1  # of a cell that found none
 BINS = 10  # of equal width, from 0 to 1
 
 
-def contributions(figure: Figure, truth: Labels, found: Floats, cases: Labels) -> Floats:
+def contributions(figure: Figure, truth: Labels, observed: Floats, cases: Labels) -> Floats:
     """What each cell of a row contributes to a figure; their mean is the figure.
 
     Args:
         figure: One of `wtb.core.scoring.figures`.
         truth: The class that is expected of each cell; of figures of scores, whether it is positive (1) or not (0).
-        found: The class that each has, NO_CLASS where it has none; of figures of scores, the score.
+        observed: The class that each has, NO_CLASS where it has none; of figures of scores, the score.
         cases: The case of each.
 
     Returns:
         One a cell; NaN where the figure is not defined, such as AUC where all cells are positive.
     """
-    return _calibration_error(truth, found, cases) if figure == "calibration_error" else _FIGURES[figure](truth, found)
+    return (
+        _calibration_error(truth, observed, cases)
+        if figure == "calibration_error"
+        else _FIGURES[figure](truth, observed)
+    )
 
 
 def by_case(values: Floats, cases: Labels) -> tuple[Labels, Floats, Labels]:
@@ -57,13 +61,13 @@ class RowCells(NamedTuple):
     """The cells of one row, as for `contributions`. column: of the case of each in a table of scores."""
 
     truth: Labels
-    found: Floats
+    observed: Floats
     column: Labels
 
     def within(self, columns: Labels) -> RowCells:
         """Return those of some cases."""
-        kept = np.isin(self.column, columns)
-        return RowCells(self.truth[kept], self.found[kept], self.column[kept])
+        is_included = np.isin(self.column, columns)
+        return RowCells(self.truth[is_included], self.observed[is_included], self.column[is_included])
 
 
 @frozen
@@ -82,34 +86,34 @@ class FigureRows:
     columns: int
     names: Mapping[int, str] = field(default_factory=dict)
 
-    def part(self, rows: Sequence[int], kept: NDArray[np.bool_] | None = None) -> FigureRows:
+    def part(self, rows: Sequence[int], selected: NDArray[np.bool_] | None = None) -> FigureRows:
         """Return some rows, over the cases that are kept."""
-        if kept is None:
+        if selected is None:
             return replace(self, rows=[self.rows[row] for row in rows])
-        old = np.flatnonzero(kept)
+        old = np.flatnonzero(selected)
         some = [self.rows[row].within(old) for row in rows]
-        moved = [one._replace(column=np.searchsorted(old, one.column)) for one in some]
+        moved = [cells._replace(column=np.searchsorted(old, cells.column)) for cells in some]
         return replace(self, rows=moved, columns=len(old))
 
-    def swaps(self, row: int, others: Sequence[int]) -> Floats:
+    def swaps(self, row: int, other_rows: Sequence[int]) -> Floats:
         """What each case says of the difference of a row from others.
 
         Args:
             row: Its number.
-            others: Theirs.
+            other_rows: Theirs.
 
         Returns:
             others x columns, NaN where one of the two has no cell. What a case says changes its sign, and nothing else
             does, where the two rows swap all that they have of it.
         """
-        found = np.full((len(others), self.columns), np.nan)
-        for place, other in enumerate(others):
+        swaps = np.full((len(other_rows), self.columns), np.nan)
+        for place, other in enumerate(other_rows):
             common = np.intersect1d(self.rows[row].column, self.rows[other].column)
             if common.size:
-                found[place, common] = _swap(
+                swaps[place, common] = _swap(
                     self.figure, self.rows[row].within(common), self.rows[other].within(common)
                 )
-        return found
+        return swaps
 
 
 def _swap(figure: Figure, row: RowCells, other: RowCells) -> Floats:
@@ -119,18 +123,18 @@ def _swap(figure: Figure, row: RowCells, other: RowCells) -> Floats:
     rows may go opposite ways and cancel where they are taken together, so that each is taken by itself.
     """
     if figure == "calibration_error":
-        values = [contributions(figure, *one) for one in (row, other)]
+        values = [contributions(figure, *cells) for cells in (row, other)]
     else:
-        scores = [_ranks(one.found) if figure == "auc" else one.found for one in (row, other)]
+        scores = [_ranks(cells.observed) if figure == "auc" else cells.observed for cells in (row, other)]
         truth, cases = (np.concatenate(both) for both in ((row.truth, other.truth), (row.column, other.column)))
         values = np.split(contributions(figure, truth, np.concatenate(scores), cases), [len(row.truth)])
-    first, second = (by_case(each, one.column)[1] for each, one in zip(values, (row, other), strict=True))
+    first, second = (by_case(each, cells.column)[1] for each, cells in zip(values, (row, other), strict=True))
     return np.asarray(first - second)
 
 
 def _ranks(scores: Floats) -> Floats:
     """Which share of a row is below each of its scores, those that are equal counting half."""
-    return _below(scores, scores)
+    return _share_below(scores, scores)
 
 
 def failed_score(figure: Figure, truth: Labels) -> Floats:
@@ -145,94 +149,96 @@ def failed_score(figure: Figure, truth: Labels) -> Floats:
 class _Counts:
     """Of each class that is expected of some cell: the shares of cells that are of it, are said to be, and are both."""
 
-    def __init__(self, truth: Labels, found: Floats) -> None:
+    def __init__(self, truth: Labels, observed: Floats) -> None:
         self.classes, self.own = np.unique(truth, return_inverse=True)
-        place = np.searchsorted(self.classes, found)
-        known = np.minimum(place, len(self.classes) - 1)
-        self.said = np.where(self.classes[known] == found, known, NO_CLASS)  # NO_CLASS, too, of what nobody expects
-        self.right = self.own == self.said
+        place = np.searchsorted(self.classes, observed)
+        nearest = np.minimum(place, len(self.classes) - 1)
+        self.predicted = np.where(
+            self.classes[nearest] == observed, nearest, NO_CLASS
+        )  # NO_CLASS, too, of what nobody expects
+        self.right = self.own == self.predicted
         cells, size = len(truth), len(self.classes)
         self.expected = np.bincount(self.own, minlength=size) / cells
-        self.claimed = np.bincount(self.said[self.said >= 0], minlength=size) / cells
+        self.claimed = np.bincount(self.predicted[self.predicted >= 0], minlength=size) / cells
         self.both = np.bincount(self.own[self.right], minlength=size) / cells
 
     def of_own(self, figures: Floats) -> Floats:
         """A figure of the class that is expected of each cell."""
         return figures[self.own]
 
-    def of_said(self, figures: Floats) -> Floats:
+    def of_predicted(self, figures: Floats) -> Floats:
         """A figure of the class that each cell is said to be of, 0 of one that nobody expects."""
-        return np.where(self.said >= 0, figures[self.said], 0.0)
+        return np.where(self.predicted >= 0, figures[self.predicted], 0.0)
 
 
-def _macro_f1(truth: Labels, found: Floats) -> Floats:
-    counts = _Counts(truth, found)
+def _macro_f1(truth: Labels, observed: Floats) -> Floats:
+    counts = _Counts(truth, observed)
     total = counts.expected + counts.claimed
     f1 = 2 * counts.both / total
     gained = np.where(counts.right, counts.of_own(2 / total), 0.0)
-    influence = gained - counts.of_own(f1 / total) - counts.of_said(f1 / total)
+    influence = gained - counts.of_own(f1 / total) - counts.of_predicted(f1 / total)
     return np.asarray(f1.mean() + influence / len(f1))
 
 
-def _balanced_accuracy(truth: Labels, found: Floats) -> Floats:
-    counts = _Counts(truth, found)
+def _balanced_accuracy(truth: Labels, observed: Floats) -> Floats:
+    counts = _Counts(truth, observed)
     recall = counts.both / counts.expected
     influence = counts.of_own(1 / counts.expected) * (counts.right - counts.of_own(recall))
     return np.asarray(recall.mean() + influence / len(recall))
 
 
-def _cohen_kappa(truth: Labels, found: Floats) -> Floats:
-    counts = _Counts(truth, found)
+def _cohen_kappa(truth: Labels, observed: Floats) -> Floats:
+    counts = _Counts(truth, observed)
     agree, chance = counts.both.sum(), counts.expected @ counts.claimed
     if chance >= 1:
         return np.full(len(truth), np.nan)
-    more_chance = counts.of_own(counts.claimed) + counts.of_said(counts.expected) - 2 * chance
+    more_chance = counts.of_own(counts.claimed) + counts.of_predicted(counts.expected) - 2 * chance
     influence = (counts.right - agree) / (1 - chance) - (1 - agree) * more_chance / (1 - chance) ** 2
     return np.asarray(1 - (1 - agree) / (1 - chance) + influence)
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     """Contributions to a ratio of two means."""
-    below = denominator.mean()
-    if below == 0:
+    mean_denominator = denominator.mean()
+    if mean_denominator == 0:
         return np.full(len(numerator), np.nan)
-    ratio = numerator.mean() / below
-    return np.asarray(ratio + (numerator - ratio * denominator) / below)
+    ratio = numerator.mean() / mean_denominator
+    return np.asarray(ratio + (numerator - ratio * denominator) / mean_denominator)
 
 
-def _class_f1(truth: Labels, found: Floats) -> Floats:
-    expected, claimed = truth == 1, found == 1
+def _class_f1(truth: Labels, observed: Floats) -> Floats:
+    expected, claimed = truth == 1, observed == 1
     return _ratio(2.0 * (expected & claimed), expected.astype(float) + claimed)
 
 
-def _class_precision(truth: Labels, found: Floats) -> Floats:
-    expected, claimed = truth == 1, found == 1
+def _class_precision(truth: Labels, observed: Floats) -> Floats:
+    expected, claimed = truth == 1, observed == 1
     return _ratio((expected & claimed).astype(float), claimed.astype(float))
 
 
-def _class_recall(truth: Labels, found: Floats) -> Floats:
-    expected, claimed = truth == 1, found == 1
+def _class_recall(truth: Labels, observed: Floats) -> Floats:
+    expected, claimed = truth == 1, observed == 1
     return _ratio((expected & claimed).astype(float), expected.astype(float))
 
 
-def _auc(truth: Labels, found: Floats) -> Floats:
+def _auc(truth: Labels, observed: Floats) -> Floats:
     positive = truth == 1
     share = positive.mean() if len(truth) else 0.0
     if share in (0.0, 1.0):
         return np.full(len(truth), np.nan)
-    above, below = found[positive], found[~positive]
+    positive_scores, negative_scores = observed[positive], observed[~positive]
     won = np.empty(len(truth))  # how often a cell is on the right side of one of the other kind; a tie is half
-    won[positive] = _below(above, below)
-    won[~positive] = 1 - _below(below, above)
+    won[positive] = _share_below(positive_scores, negative_scores)
+    won[~positive] = 1 - _share_below(negative_scores, positive_scores)
     auc = won[positive].mean()
     return np.asarray(auc + (won - auc) * np.where(positive, 1 / share, 1 / (1 - share)))
 
 
-def _below(scores: Floats, others: Floats) -> Floats:
+def _share_below(scores: Floats, other_scores: Floats) -> Floats:
     """Which share of others is below each score, those that are equal counting half."""
-    ordered = np.sort(others)
+    ordered = np.sort(other_scores)
     sides = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
-    return np.asarray(sides / (2 * len(others)))
+    return np.asarray(sides / (2 * len(other_scores)))
 
 
 def bin_of(scores: Floats) -> Labels:
@@ -240,20 +246,20 @@ def bin_of(scores: Floats) -> Labels:
     return np.minimum((scores * BINS).astype(np.int64), BINS - 1)
 
 
-def _calibration_error(truth: Labels, found: Floats, cases: Labels) -> Floats:
+def _calibration_error(truth: Labels, observed: Floats, cases: Labels) -> Floats:
     """Contributions to the mean squared calibration error in bins, without what chance adds to it.
 
     Squared gaps between mean scores and rates are too large by chance, the more so the fewer cells there are. Products
     of the gaps of two cells are not, where these are of two cases (as in Kumar, Liang & Ma 2019).
     """
-    gaps = found - truth
-    place = bin_of(found)
+    gaps = observed - truth
+    place = bin_of(observed)
     _, own = np.unique(np.column_stack([place, cases]), axis=0, return_inverse=True)
     own = own.ravel()
-    others, count = (
+    other_gaps, count = (
         np.bincount(place, values, BINS)[place] - np.bincount(own, values)[own] for values in (gaps, np.ones(len(gaps)))
     )
-    products = gaps * np.where(count > 0, others / np.maximum(count, 1), 0.0)
+    products = gaps * np.where(count > 0, other_gaps / np.maximum(count, 1), 0.0)
     of_bin = np.bincount(place, products, BINS) / np.maximum(np.bincount(place, minlength=BINS), 1)
     return np.asarray(2 * products - of_bin[place])
 

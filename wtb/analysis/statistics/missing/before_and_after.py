@@ -76,19 +76,19 @@ class BeforeAndAfter:
         self, parts: Sequence[Sequence[int]], p: Floats, missing: NDArray[np.int64], claim: Literal["loss", "gain"]
     ) -> Floats:
         """Return one-sided p, that with missing cells at their worst where it is larger."""
-        found = p.copy()
+        worst_p = p.copy()
         tables, numbers = [], []
         for part in np.flatnonzero((p < SIGNIFICANT) & (missing > 0)).tolist():
-            found[part] = 1.0
+            worst_p[part] = 1.0
             excess, every = (self._gains(parts[part], claim, every=every) for every in (False, True))
-            if all((one.mean > 0) == (claim == "gain") and one.mean != 0 for one in (excess, every)):
+            if all((gains.mean > 0) == (claim == "gain") and gains.mean != 0 for gains in (excess, every)):
                 tables.append(excess.tested)
                 numbers.append(part)
         if tables:
             each = differences_by_unit(np.stack(tables), self.pairs.units)
             two_sided = chance(each, self.pairs.seed, self.pairs.compare)
-            found[numbers] = np.fmax(p[numbers], np.where(np.isnan(two_sided), 1.0, two_sided / 2))
-        return found
+            worst_p[numbers] = np.fmax(p[numbers], np.where(np.isnan(two_sided), 1.0, two_sided / 2))
+        return worst_p
 
     def _gains(self, rows: Sequence[int], claim: Literal["loss", "gain"], *, every: bool) -> _Gains:
         """Fill in all missing cells of a pool, or their excess, at the worst for a claim."""

@@ -37,8 +37,8 @@ class Tests(NamedTuple):
 def test_columns(tested: Sequence[Tested]) -> tuple[Floats, Floats]:
     """Return p and the differences of tests, NaN where there is none."""
     return (
-        np.array([np.nan if one.p is None else one.p for one in tested]),
-        np.array([np.nan if one.delta is None else one.delta for one in tested]),
+        np.array([np.nan if test.p is None else test.p for test in tested]),
+        np.array([np.nan if test.delta is None else test.delta for test in tested]),
     )
 
 
@@ -77,11 +77,11 @@ def corrected(p: Floats, at_worst: Floats, share: float | Floats = 1.0) -> tuple
     return lasting, (plain < SIGNIFICANT) & ~(lasting < SIGNIFICANT) & np.isfinite(at_worst)
 
 
-def count_of(pairs: Pairs, first: int, others: Sequence[int]) -> int:
+def count_of(pairs: Pairs, first: int, rivals: Sequence[int]) -> int:
     """Return how many missing cells claims about one row and several others rest on."""
-    total = pairs.missing.total[[first, *others]]
-    known = np.isfinite(pairs.scores[[first, *others]]).any(axis=0)
-    return int(total[:, known].sum())
+    total = pairs.missing.total[[first, *rivals]]
+    has_score = np.isfinite(pairs.scores[[first, *rivals]]).any(axis=0)
+    return int(total[:, has_score].sum())
 
 
 Ranges = tuple[list[int], list[Interval | None], list[Interval | None]]

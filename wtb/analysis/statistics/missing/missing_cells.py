@@ -39,9 +39,9 @@ class MissingCells:
         """How many repeats are missing, whatever the reason."""
         return np.asarray(sum(self.reasons.values(), np.zeros_like(self.behind)), dtype=np.int32)
 
-    def part(self, rows: Sequence[int], kept: NDArray[np.bool_] | NDArray[np.int64] | None = None) -> MissingCells:
+    def part(self, rows: Sequence[int], selected: NDArray[np.bool_] | NDArray[np.int64] | None = None) -> MissingCells:
         """Return the missing cells of some rows, over the cases that are kept."""
-        columns = slice(None) if kept is None else kept
+        columns = slice(None) if selected is None else selected
         return MissingCells(
             self.behind[rows][:, columns],
             {reason: counts[rows][:, columns] for reason, counts in self.reasons.items()},
@@ -57,9 +57,9 @@ class MissingCells:
 
         return MissingCells(moved(self.behind), {reason: moved(counts) for reason, counts in self.reasons.items()})
 
-    def among(self, known: NDArray[np.bool_]) -> MissingCells:
+    def among(self, is_known: NDArray[np.bool_]) -> MissingCells:
         """Return the missing cells of which something is known, such as those that have ended (rows x cases)."""
         return MissingCells(
-            np.where(known, self.behind, 0).astype(np.int32),
-            {reason: np.where(known, counts, 0).astype(np.int32) for reason, counts in self.reasons.items()},
+            np.where(is_known, self.behind, 0).astype(np.int32),
+            {reason: np.where(is_known, counts, 0).astype(np.int32) for reason, counts in self.reasons.items()},
         )

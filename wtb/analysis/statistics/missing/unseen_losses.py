@@ -33,11 +33,11 @@ def could_cancel(differences: Floats, span: float | None, *, side: int, units: i
         side: 1 where a rise is claimed, -1 where it is a fall.
         units: How many units of evidence the cases are; by default each is one.
     """
-    known = differences[np.isfinite(differences)]
-    count = known.size if units is None else units
+    observed = differences[np.isfinite(differences)]
+    count = observed.size if units is None else units
     if span is None or not count:
         return False
-    largest = float((side * known).max())
+    largest = float((side * observed).max())
     return 0 < largest < span * RULE_OF_THREE / count * (1 - ROUNDING)
 
 
@@ -48,8 +48,8 @@ def one_in(cases: int) -> int:
 
 def p_of_unseen(differences: Floats, span: float, *, side: int) -> float:
     """Return the chance that no case shows a difference of the whole scale that would cancel the largest one seen."""
-    known = differences[np.isfinite(differences)]
-    return float((1 - (side * known).max() / span) ** known.size)
+    observed = differences[np.isfinite(differences)]
+    return float((1 - (side * observed).max() / span) ** observed.size)
 
 
 def uneven(differences: Floats) -> list[int]:

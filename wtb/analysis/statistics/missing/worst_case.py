@@ -170,14 +170,14 @@ class Pairs:
         return np.asarray(np.where(count > 0, sums / np.maximum(count, 1), np.nan))
 
 
-def _costliest(counts: Counts, cost: Floats, most: int) -> Counts:
-    """Return how many missing cells of each case to fill in: `most` in all, those that cost the claim most first."""
+def _costliest(counts: Counts, cost: Floats, limit: int) -> Counts:
+    """Return how many missing cells of each case to fill in: `limit` in all, those that cost the claim most first."""
     order = np.argsort(-np.where(np.isfinite(cost), cost, -np.inf), kind="stable")
     ordered = counts[order]
     before = np.cumsum(ordered) - ordered
-    chosen = np.zeros_like(counts)
-    chosen[order] = np.clip(most - before, 0, ordered)
-    return chosen
+    filled = np.zeros_like(counts)
+    filled[order] = np.clip(limit - before, 0, ordered)
+    return filled
 
 
 def _filled_cells(both: FigureRows, truth: Floats, added: Counts, side: Side) -> list[RowCells]:
@@ -195,7 +195,7 @@ def _filled_cells(both: FigureRows, truth: Floats, added: Counts, side: Side) ->
         filled.append(
             RowCells(
                 np.concatenate([row.truth, expected]),
-                np.concatenate([row.found, answers]),
+                np.concatenate([row.observed, answers]),
                 np.concatenate([row.column, columns]),
             )
         )

@@ -24,12 +24,12 @@ _STEPS = 100  # of an iteration that converges within ten
 
 def spreads(differences: Floats) -> Floats:
     """Standard deviation of each row of paired differences; NaN for fewer than two, and without variation."""
-    found = np.full(len(differences), np.nan)
+    deviations = np.full(len(differences), np.nan)
     for i, row in enumerate(differences):
         row = row[np.isfinite(row)]
         if row.size >= 2 and not is_constant(row):
-            found[i] = row.std(ddof=1)
-    return found
+            deviations[i] = row.std(ddof=1)
+    return deviations
 
 
 def detectable(spread: float | None, pairs: int, family: int = 1, rate: float | None = None) -> tuple[Change, Change]:
@@ -119,8 +119,8 @@ def _log_binomial(n: int, share: float) -> Floats:
     """Return log the probability of each number of cases that differ, below _MOST_DIFFER."""
     logs, k = _log_factorials(max(n + 1, _MOST_DIFFER)), np.arange(_MOST_DIFFER)
     rest = np.maximum(n - k, 0)
-    found = logs[n] - logs[k] - logs[rest] + k * math.log(share) + rest * math.log(max(1 - share, 1e-300))
-    return np.where(k <= n, found, -np.inf)
+    log_p = logs[n] - logs[k] - logs[rest] + k * math.log(share) + rest * math.log(max(1 - share, 1e-300))
+    return np.where(k <= n, log_p, -np.inf)
 
 
 @lru_cache(maxsize=8)

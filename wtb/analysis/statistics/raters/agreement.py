@@ -112,9 +112,9 @@ def krippendorffs_alpha(
         coincidences *= weights[pairable][:, None, None]
 
     def alpha(table: Floats) -> float:
-        given = table.sum(axis=0)
-        distance = _ordinal_distance(given) if scale == "ordinal" else _distance(levels, scale)
-        by_chance = (distance * np.outer(given, given)).sum() / max(given.sum() - 1, 1.0)
+        totals = table.sum(axis=0)
+        distance = _ordinal_distance(totals) if scale == "ordinal" else _distance(levels, scale)
+        by_chance = (distance * np.outer(totals, totals)).sum() / max(totals.sum() - 1, 1.0)
         return _coefficient((distance * table).sum(), by_chance)
 
     rarer = _rarer(counts.sum(axis=0), len(counts))
@@ -143,9 +143,9 @@ def _ranks_apart(levels: Floats) -> Floats:
     return apart
 
 
-def _ordinal_distance(given: Floats) -> Floats:
+def _ordinal_distance(totals: Floats) -> Floats:
     """The square of how many ratings lie between two levels, half of those at the ends (Krippendorff 2011)."""
-    middles = np.cumsum(given) - given / 2
+    middles = np.cumsum(totals) - totals / 2
     squares: Floats = (middles[:, None] - middles[None, :]) ** 2
     return squares
 
@@ -166,7 +166,7 @@ def _jackknifed(
     else:
         grouped = tables
     n = len(grouped)
-    without = np.array([coefficient(total - one) for one in grouped])
+    without = np.array([coefficient(total - table) for table in grouped])
     if n < 2 or not np.isfinite(without).all():
         return nothing
     spread = math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))

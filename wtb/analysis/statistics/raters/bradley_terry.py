@@ -49,7 +49,7 @@ def joined(parts: Sequence[Comparisons]) -> Comparisons:
     """Several comparisons as one, in their order."""
     empty = np.zeros(0, dtype=np.int64)
     columns = ("first", "second", "result", "unit")
-    return Comparisons(*(np.concatenate([empty, *(getattr(one, name) for one in parts)]) for name in columns))
+    return Comparisons(*(np.concatenate([empty, *(getattr(part, name) for part in parts)]) for name in columns))
 
 
 @frozen
@@ -71,19 +71,19 @@ class Strengths:
     first_interval: Interval
 
 
-def strengths(found: Comparisons, rows: int) -> Strengths:
+def strengths(comparisons: Comparisons, rows: int) -> Strengths:
     """Estimate the strength of each row.
 
     Args:
-        found: The comparisons. How many there are may not depend on what they said; see `racing` where it does.
+        comparisons: The comparisons. How many there are may not depend on what they said; see `racing` where it does.
         rows: How many rows there are.
 
     Returns:
         Strengths, with NaN for the intervals of fewer than five units.
     """
-    design = _design(found, rows)
-    values = _maximum(design, found.result)
-    cov, freedom = _covariance(design, found, values)
+    design = _design(comparisons, rows)
+    values = _maximum(design, comparisons.result)
+    cov, freedom = _covariance(design, comparisons, values)
     centre = np.eye(rows) - 1 / rows
     strength = centre @ values[:rows]
     spread = np.sqrt(np.diag(centre @ cov[:rows, :rows] @ centre))
@@ -98,18 +98,18 @@ def strengths(found: Comparisons, rows: int) -> Strengths:
     )
 
 
-def estimates(found: Comparisons, rows: int) -> Floats:
+def estimates(comparisons: Comparisons, rows: int) -> Floats:
     """The strength of each row, without intervals."""
-    values = _maximum(_design(found, rows), found.result)[:rows]
+    values = _maximum(_design(comparisons, rows), comparisons.result)[:rows]
     return np.asarray(values - values.mean())
 
 
-def _design(found: Comparisons, rows: int) -> Floats:
+def _design(comparisons: Comparisons, rows: int) -> Floats:
     """comparisons x (rows and the advantage of the first): half the difference, of which the odds are made."""
-    design = np.zeros((len(found), rows + 1))
-    places = np.arange(len(found))
-    design[places, found.first] += 0.5
-    design[places, found.second] -= 0.5
+    design = np.zeros((len(comparisons), rows + 1))
+    places = np.arange(len(comparisons))
+    design[places, comparisons.first] += 0.5
+    design[places, comparisons.second] -= 0.5
     design[:, rows] = 0.5
     return design
 
@@ -136,11 +136,11 @@ def _scores(design: Floats, result: Numbers, values: Floats) -> tuple[Floats, Fl
 
 def _information(design: Floats, parts: Floats) -> Floats:
     size = design.shape[1] + 1
-    found = np.zeros((size, size))
-    found[:-1, :-1] = (design * parts[:, :1]).T @ design
-    found[-1, -1] = parts[:, 1].sum()
-    found[:-1, -1] = found[-1, :-1] = design.T @ parts[:, 2]
-    return found
+    information = np.zeros((size, size))
+    information[:-1, :-1] = (design * parts[:, :1]).T @ design
+    information[-1, -1] = parts[:, 1].sum()
+    information[:-1, -1] = information[-1, :-1] = design.T @ parts[:, 2]
+    return information
 
 
 def _maximum(design: Floats, result: Numbers) -> Floats:
@@ -165,13 +165,13 @@ def _height(design: Floats, result: Numbers, values: Floats) -> float:
     return float(np.log(np.maximum(chance, 1e-300)).sum() - _PRIOR / 2 * (values**2).sum())
 
 
-def _covariance(design: Floats, found: Comparisons, values: Floats) -> tuple[Floats, int]:
+def _covariance(design: Floats, comparisons: Comparisons, values: Floats) -> tuple[Floats, int]:
     """The covariance of the parameters, and its degrees of freedom: 0 where there are too few units."""
-    score, parts = _scores(design, found.result, values)
+    score, parts = _scores(design, comparisons.result, values)
     information = _information(design, parts) + _PRIOR * np.eye(len(values))
     plain = np.asarray(np.linalg.inv(information), dtype=np.float64)
-    by_unit = np.argsort(found.unit, kind="stable")
-    units = np.split(by_unit, np.flatnonzero(np.diff(found.unit[by_unit])) + 1)
+    by_unit = np.argsort(comparisons.unit, kind="stable")
+    units = np.split(by_unit, np.flatnonzero(np.diff(comparisons.unit[by_unit])) + 1)
     if len(units) < _FEWEST:
         return plain, 0
     moves = np.empty((len(units), len(values)))
@@ -182,10 +182,10 @@ def _covariance(design: Floats, found: Comparisons, values: Floats) -> tuple[Flo
     return _larger(left_out, plain), len(units) - 1
 
 
-def _larger(one: Floats, other: Floats) -> Floats:
+def _larger(covariance: Floats, other: Floats) -> Floats:
     """A covariance by which no combination of parameters varies less than by either."""
     root = np.linalg.cholesky(other)
-    turned = np.linalg.solve(root, np.linalg.solve(root, one).T)
+    turned = np.linalg.solve(root, np.linalg.solve(root, covariance).T)
     size, axes = np.linalg.eigh((turned + turned.T) / 2)
     return np.asarray(root @ (axes * np.maximum(size, 1.0)) @ axes.T @ root.T)
 

@@ -19,21 +19,21 @@ _FAR_WEIGHTED = 4.0  # standard errors, of a limit that few labels are far from
 _CHUNK = 1 << 20  # numbers drawn at once
 
 
-def differ(labelled: Floats, others: Floats) -> bool:
+def differ(labelled: Floats, unlabelled: Floats) -> bool:
     """Return whether a judge's scores of labelled cases differ from those of other cases by more than chance.
 
     Args:
         labelled: Scores of cases that have a label.
-        others: Scores of cases that have none.
+        unlabelled: Scores of cases that have none.
     """
-    n, rest = len(labelled), len(others)
+    n, rest = len(labelled), len(unlabelled)
     if n < 2 or rest < 2:
         return False
-    scores = np.concatenate([labelled, others])
+    scores = np.concatenate([labelled, unlabelled])
     spread = float(scores.std(ddof=1))
     if spread <= ROUNDING * max(1.0, float(np.abs(scores).max())):
         return False
-    apart = float(labelled.mean() - others.mean()) / (spread * math.sqrt(1 / n + 1 / rest))
+    apart = float(labelled.mean() - unlabelled.mean()) / (spread * math.sqrt(1 / n + 1 / rest))
     if abs(apart) < FAR:
         return False
     return _p_of_draws(scores, n) < CHANCE
@@ -75,14 +75,14 @@ def chances_differ(labelled: Floats, weights: Floats, all_scores: Floats) -> boo
     return abs(mean - float(all_scores.mean())) > _FAR_WEIGHTED * error
 
 
-def sentence(labelled: float, others: float) -> str:
+def sentence(labelled: float, rest: float) -> str:
     """Return why labels say nothing of all cases, and what to do.
 
     Args:
         labelled: The mean of the judge's scores of labelled cases.
-        others: That of its scores of the other cases.
+        rest: That of its scores of the other cases.
     """
     return (
-        f"the judge scores the labelled cases {labelled:.3g} and the others {others:.3g}, so they were not drawn at "
+        f"the judge scores the labelled cases {labelled:.3g} and the others {rest:.3g}, so they were not drawn at "
         "random: label the cases that `wtb label draw` shows, or give the `probability` of each"
     )

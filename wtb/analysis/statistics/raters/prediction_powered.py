@@ -68,27 +68,27 @@ def labelled_mean(labels: Floats, judgements: Floats, weights: Floats | None = N
     n, rest = int(labelled.sum()), judged & ~labelled
     if not n:
         return LabelledMean(math.nan, (math.nan, math.nan), 0.0, 0, int(rest.sum()), 0.0)
-    truth, others = labels[labelled], judgements[rest]
+    truth, unlabelled = labels[labelled], judgements[rest]
     fill = float(judgements[judged].mean()) if judged.any() else 0.0
     beside = np.where(judged, judgements, fill)[labelled]
     if weights is not None:
-        found = _of_unequal_chances(truth, beside, judgements[judged], weights[labelled], len(others))
+        estimate = _of_unequal_chances(truth, beside, judgements[judged], weights[labelled], len(unlabelled))
         both = labelled & judged
         differ = drawn.chances_differ(judgements[both], weights[both], judgements[judged])
-        return _refused(found, judgements[both], others) if differ and len(others) else found
-    weight = _weight(truth, beside, others)
-    added = float(others.mean()) if weight else 0.0
+        return _refused(estimate, judgements[both], unlabelled) if differ and len(unlabelled) else estimate
+    weight = _weight(truth, beside, unlabelled)
+    added = float(unlabelled.mean()) if weight else 0.0
     mean = float((truth - weight * beside).mean()) + weight * added
-    interval = _interval(mean, truth - weight * beside, weight * others)
-    found = LabelledMean(mean, interval, weight, n, len(others), float(n))
-    known = judgements[labelled & judged]
-    return _refused(found, known, others) if drawn.differ(known, others) else found
+    interval = _interval(mean, truth - weight * beside, weight * unlabelled)
+    estimate = LabelledMean(mean, interval, weight, n, len(unlabelled), float(n))
+    judged_labelled = judgements[labelled & judged]
+    return _refused(estimate, judged_labelled, unlabelled) if drawn.differ(judged_labelled, unlabelled) else estimate
 
 
-def _refused(found: LabelledMean, labelled: Floats, others: Floats) -> LabelledMean:
+def _refused(estimate: LabelledMean, labelled: Floats, unlabelled: Floats) -> LabelledMean:
     """Return the same without an interval, since the labelled cases were not drawn at random."""
-    why = drawn.sentence(float(labelled.mean()), float(others.mean()))
-    return replace(found, interval=(math.nan, math.nan), why_not=why)
+    why = drawn.sentence(float(labelled.mean()), float(unlabelled.mean()))
+    return replace(estimate, interval=(math.nan, math.nan), why_not=why)
 
 
 def _of_unequal_chances(truth: Floats, beside: Floats, judgements: Floats, weights: Floats, rest: int) -> LabelledMean:
@@ -113,16 +113,16 @@ def _of_unequal_chances(truth: Floats, beside: Floats, judgements: Floats, weigh
     return LabelledMean(mean, (mean - half, mean + half), weight, n, rest, counts_as)
 
 
-def _weight(truth: Floats, beside: Floats, others: Floats) -> float:
+def _weight(truth: Floats, beside: Floats, unlabelled: Floats) -> float:
     """How far to believe the judge: what makes the interval shortest, by the labels (equation 6 of the paper)."""
-    n, unlabelled = len(truth), len(others)
-    if n < 2 or unlabelled < 2:
+    n, rest = len(truth), len(unlabelled)
+    if n < 2 or rest < 2:
         return 0.0
-    spread = float(np.concatenate([beside, others]).var(ddof=1))
+    spread = float(np.concatenate([beside, unlabelled]).var(ddof=1))
     if spread <= ROUNDING:
         return 0.0
     together = float(((truth - truth.mean()) * (beside - beside.mean())).sum()) / (n - 1)
-    return min(max(together / ((1 + n / unlabelled) * spread), 0.0), 1.0)
+    return min(max(together / ((1 + n / rest) * spread), 0.0), 1.0)
 
 
 def _interval(mean: float, errors: Floats, added: Floats) -> Interval:

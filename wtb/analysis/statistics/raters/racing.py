@@ -25,14 +25,14 @@ Pairs = list[tuple[int, int]]
 ALPHA = 0.05
 
 
-def could_be_best(found: Comparisons, rows: int) -> NDArray[np.bool_]:
+def could_be_best(comparisons: Comparisons, rows: int) -> NDArray[np.bool_]:
     """Which rows are not ruled out as the best; the best is among them in 95% of sweeps, whenever one looks.
 
     Args:
-        found: The comparisons. Units are numbered in the order in which they were drawn.
+        comparisons: The comparisons. Units are numbered in the order in which they were drawn.
         rows: How many rows there are.
     """
-    return np.asarray(capital(_beaten(found, rows), 1.0, ALPHA) < 1 / ALPHA)
+    return np.asarray(capital(_beaten(comparisons, rows), 1.0, ALPHA) < 1 / ALPHA)
 
 
 def race(
@@ -49,41 +49,41 @@ def race(
     Returns:
         All comparisons, with units numbered in their order, and whether the best is known.
     """
-    found = joined(())
+    comparisons = joined(())
     for place, unit in enumerate(units):
-        pairs = next_pairs(found, rows, rng)
+        pairs = next_pairs(comparisons, rows, rng)
         if not pairs:
-            return found, True
+            return comparisons, True
         new = compare(unit, pairs)
         if new is None:
-            return found, False
-        found = joined((found, replace(new, unit=np.full(len(new), place))))
-    return found, not next_pairs(found, rows, rng)
+            return comparisons, False
+        comparisons = joined((comparisons, replace(new, unit=np.full(len(new), place))))
+    return comparisons, not next_pairs(comparisons, rows, rng)
 
 
-def next_pairs(found: Comparisons, rows: int, rng: np.random.Generator) -> Pairs:
+def next_pairs(comparisons: Comparisons, rows: int, rng: np.random.Generator) -> Pairs:
     """Who is to be compared in the next unit: nobody where the best is known.
 
     Args:
-        found: What was compared in the units before.
+        comparisons: What was compared in the units before.
         rows: How many rows there are.
         rng: By which those who meet in the first unit are drawn.
     """
-    if not len(found):
+    if not len(comparisons):
         drawn = rng.permutation(rows).tolist()
         return list(zip(drawn[::2], drawn[1::2], strict=False))
-    standing = np.flatnonzero(could_be_best(found, rows))
+    standing = np.flatnonzero(could_be_best(comparisons, rows))
     if len(standing) < 2:
         return []
-    strongest = int(standing[np.argmax(estimates(found, rows)[standing])])
-    return [(strongest, int(one)) for one in standing if one != strongest]
+    strongest = int(standing[np.argmax(estimates(comparisons, rows)[standing])])
+    return [(strongest, int(row)) for row in standing if row != strongest]
 
 
-def _beaten(found: Comparisons, rows: int) -> Floats:
+def _beaten(comparisons: Comparisons, rows: int) -> Floats:
     """rows x units: by how much those whom a row met beat it, from -1 to 1; NaN where it met nobody."""
-    units = int(found.unit.max(initial=-1)) + 1
+    units = int(comparisons.unit.max(initial=-1)) + 1
     sums, counts = np.zeros((rows, units)), np.zeros((rows, units))
-    for row, sign in ((found.first, -1.0), (found.second, 1.0)):
-        np.add.at(sums, (row, found.unit), sign * found.result)
-        np.add.at(counts, (row, found.unit), 1.0)
+    for row, sign in ((comparisons.first, -1.0), (comparisons.second, 1.0)):
+        np.add.at(sums, (row, comparisons.unit), sign * comparisons.result)
+        np.add.at(counts, (row, comparisons.unit), 1.0)
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1.0), np.nan))

@@ -93,7 +93,7 @@ def asymptotic(values: Floats, alpha: float = 0.05, rows: int = 1) -> Floats:
         rows x 2; NaN for fewer than `limit_from(rows)` units, for skewed values, and without variation.
     """
     alpha, n = max(alpha, SMALLEST_P), np.isfinite(values).sum(axis=1).astype(float)
-    found = np.full((len(values), 2), np.nan)
+    bounds = np.full((len(values), 2), np.nan)
     enough = n >= limit_from(rows)
     enough[enough] = skewness(values[enough]) <= _LIMIT_SKEWED  # NaN, without variation, is not
     if enough.any():
@@ -102,8 +102,8 @@ def asymptotic(values: Floats, alpha: float = 0.05, rows: int = 1) -> Floats:
         square = (-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1)) / _TUNED
         scaled = count * square + 1
         half = spreads * np.sqrt(2 * scaled / (count**2 * square) * np.log(np.sqrt(scaled) / alpha))
-        found[enough] = np.stack([means - half, means + half], axis=1)
-    return found
+        bounds[enough] = np.stack([means - half, means + half], axis=1)
+    return bounds
 
 
 class _Bets:
@@ -131,9 +131,9 @@ class _Bets:
 
     def lower(self) -> Floats:
         """The highest candidate that betting on more has ruled out: capital falls as the candidate rises."""
-        below, above = np.zeros(len(self.x)), np.ones(len(self.x))
+        low, high = np.zeros(len(self.x)), np.ones(len(self.x))
         for _ in range(_STEPS):
-            middle = (below + above) / 2
+            middle = (low + high) / 2
             is_out = self.won(middle) >= self.threshold
-            below, above = np.where(is_out, middle, below), np.where(is_out, above, middle)
-        return below
+            low, high = np.where(is_out, middle, low), np.where(is_out, high, middle)
+        return low

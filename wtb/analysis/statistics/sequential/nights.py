@@ -137,8 +137,8 @@ def _test(before: Floats, after: Floats, level: float) -> NightTest:
     low = float(intervals(gains[None], ONE_SIDED)[0, 0])
     low = float(gains.mean()) if math.isnan(low) and len(gains) > 1 else low
     tonight, together = float(after[-1].mean() - before.mean()), float(after.mean() - before.mean())
-    found = NightTest(len(after), p, level, float(before.mean()), float(after.mean()), len(gains), low)
-    return replace(found, has_recovered=together < 0 and tonight > together / 2)
+    test = NightTest(len(after), p, level, float(before.mean()), float(after.mean()), len(gains), low)
+    return replace(test, has_recovered=together < 0 and tonight > together / 2)
 
 
 def permuted(before: Floats, after: Floats) -> float:

@@ -66,7 +66,7 @@ def look(
     scale: Scale | None = None,
     expected: NDArray[np.bool_] | None = None,
     margin: float | None = None,
-    over: Sequence[int] | None = None,
+    compared_rows: Sequence[int] | None = None,
 ) -> Look:
     """Estimates for every row, and which could be the best of them, from what has finished by now.
 
@@ -78,7 +78,7 @@ def look(
         scale: what no score can pass.
         expected: which cases should have a score; where it is not given, those that have any.
         margin: the loss that does not matter, if standings are wanted.
-        over: the rows among which the best is; all by default.
+        compared_rows: the rows among which the best is; all by default.
     """
     done = finished_first(finished, design.units)
     seen = np.where(done, cleaned(scores), np.nan)
@@ -86,18 +86,18 @@ def look(
     view = _View(seen, design, scale)
     rivals = max(1, len(scores) - 1)
     deltas = from_baseline(seen, design.baseline)
-    found, ci = view.middle(seen), view.interval_of_means(seen)
+    centres, ci = view.middle(seen), view.interval_of_means(seen)
     delta, delta_ci = view.difference(deltas), view.interval_of_differences(deltas, design.level / rivals)
     hanging = view.widen(delta_ci, delta, design.baseline, range(len(scores)), design.level / rivals)
     missing = np.zeros(len(scores), int) if design.missing is None else design.missing.total.sum(axis=1)
-    counts, pairs = (np.isfinite(one).sum(axis=1).tolist() for one in (seen, deltas))
-    columns = (counts, pairs, *map(defined, (found, ci, delta, delta_ci)), missing.tolist())
+    counts, pairs = (np.isfinite(table).sum(axis=1).tolist() for table in (seen, deltas))
+    columns = (counts, pairs, *map(defined, (centres, ci, delta, delta_ci)), missing.tolist())
     rows = tuple(
         Estimate(n, m, mean, mean_ci, gain, gain_ci, None, None, missing=lost, hangs_on=hanging.get(row))
         for row, (n, m, mean, mean_ci, gain, gain_ci, lost) in enumerate(zip(*columns, strict=True))
     )
     compared, behind = view.race(rows, done, design.level, expected)
-    standings = () if margin is None else view.standings(compared, design.level, margin, over)
+    standings = () if margin is None else view.standings(compared, design.level, margin, compared_rows)
     return Look(compared, int(done.all(axis=0).sum()), view.method, behind, standings)
 
 
@@ -247,38 +247,38 @@ class _View:
         return replace(comparison, clear=clear, candidates=candidates, lead=lead), behind
 
     def standings(
-        self, compared: Comparison, level: float, margin: float, over: Sequence[int] | None
+        self, compared: Comparison, level: float, margin: float, compared_rows: Sequence[int] | None
     ) -> list[Standing]:
         """Return how far each row is behind the best; of many rows, how far the best may be behind the true one."""
-        found = [Standing()] * len(self.seen)
-        ranked = [row for row, one in enumerate(compared.rows) if one.common_mean is not None]
-        ranked = [row for row in ranked if over is None or row in over]
+        standings = [Standing()] * len(self.seen)
+        ranked = [row for row, estimate in enumerate(compared.rows) if estimate.common_mean is not None]
+        ranked = [row for row in ranked if compared_rows is None or row in compared_rows]
         if self.by == "median" or not ranked:
-            return found
+            return standings
         some = ranked if len(ranked) <= MOST_ROWS else [row for row in ranked if row == compared.best]
         # Twice, since a claim has one side; over all rows, since any of them could be claimed.
         alpha = 2 * level / len(self.seen)
         gaps = {row: self._gaps(row, [other for other in ranked if other != row], alpha) for row in some}
         # No other row is shown to be ahead of the best.
         candidates = [row for row, ends in gaps.items() if not (ends[:, 0] > 0).any()]
-        scored = [row for row in range(len(self.seen)) if over is None or row in over]
+        scored = [row for row in range(len(self.seen)) if compared_rows is None or row in compared_rows]
         scored = [row for row in scored if np.isfinite(self.seen[row]).any()]
         for row, ends in gaps.items():
             if len(ends) and not np.isnan(ends).any():
-                others = [other for other in ranked if other != row]
-                standing = self._standing(row, others, ends, candidates, margin)
-                found[row] = self._lasting(standing, row, scored, candidates, alpha, margin)
-        return found
+                rivals = [other for other in ranked if other != row]
+                standing = self._standing(row, rivals, ends, candidates, margin)
+                standings[row] = self._lasting(standing, row, scored, candidates, alpha, margin)
+        return standings
 
-    def _gaps(self, row: int, others: list[int], alpha: float) -> Floats:
+    def _gaps(self, row: int, rivals: list[int], alpha: float) -> Floats:
         """Return intervals for by how much others are ahead of a row."""
-        return self.interval_of_differences(self.sign * subtract(self.seen[others], self.seen[row]), alpha)
+        return self.interval_of_differences(self.sign * subtract(self.seen[rivals], self.seen[row]), alpha)
 
     def _standing(
-        self, row: int, others: list[int], ends: Floats, candidates: Sequence[int], margin: float
+        self, row: int, rivals: list[int], ends: Floats, candidates: Sequence[int], margin: float
     ) -> Standing:
         high = max(0.0, float(ends[:, 1].max()))
-        least = [float(ends[place, 0]) for place, other in enumerate(others) if other in candidates]
+        least = [float(ends[place, 0]) for place, other in enumerate(rivals) if other in candidates]
         low = 0.0 if row in candidates else min(high, max(0.0, min(least, default=0.0)))
         return standing_of(low, high, margin)
 
@@ -300,8 +300,8 @@ class _View:
         if self.pairs is None:
             return 0
         side: Literal[1, -1] = 1 if self.sign > 0 else -1
-        others = [row for row in np.flatnonzero(np.isfinite(self.seen).any(axis=1)).tolist() if row != best]
-        some = [row for row in others if self.pairs.count_missing(best, row)]
+        rivals = [row for row in np.flatnonzero(np.isfinite(self.seen).any(axis=1)).tolist() if row != best]
+        some = [row for row in rivals if self.pairs.count_missing(best, row)]
         alpha = 2 * level / len(self.seen)
         failing = [row for row in some if not self._at_worst(Claim(best, row, side), alpha)[0]]
         return count_of(self.pairs, best, failing) if failing else 0

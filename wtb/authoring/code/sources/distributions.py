@@ -31,11 +31,11 @@ def distribution_of(package: str, file: str | None = None) -> str | None:
 def _installed_version(package: str, places: tuple[str, ...]) -> str | None:
     if not places or not all(_INSTALLED & set(Path(place).parts) for place in places):
         return None
-    found = _distributions(package)
+    distributions = _distributions(package)
     # The file says where from, and is there unless it was an index (PEP 610).
-    if not found or any(one.read_text("direct_url.json") for one in found):
+    if not distributions or any(distribution.read_text("direct_url.json") for distribution in distributions):
         return None
-    return ", ".join(f"{one.name}=={one.version}" for one in found)
+    return ", ".join(f"{distribution.name}=={distribution.version}" for distribution in distributions)
 
 
 def _distributions(package: str) -> list[Distribution]:

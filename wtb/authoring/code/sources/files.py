@@ -37,7 +37,7 @@ _TEMPLATES = (".md", ".txt", ".j2", ".jinja", ".jinja2", ".prompt", ".tmpl", ".m
 _SETTINGS = (".yaml", ".yml", ".toml", ".ini", ".cfg", ".json", ".sql", ".sh", ".py", ".html", ".xml")
 _KERNEL = ("/proc/", "/sys/", "/dev/")  # where each process, and each look, finds something else
 _LARGEST = 16 * 1024 * 1024  # bytes that are read to hash one file
-_MOST = 200  # files that one pattern may name
+_MAX_FILES = 200  # files that one pattern may name
 
 Use = Literal["named", "read", "written", "started", "listed"]
 
@@ -47,13 +47,13 @@ class Files:
     """Files that code names, and what of them could not be worked out.
 
     Attributes:
-        found: Path -> (kind, name), where the name holds at every place to which the code is copied.
-        absent: As `found`, of files that are not there yet.
+        files: Path -> (kind, name), where the name holds at every place to which the code is copied.
+        absent: As `files`, of files that are not there yet.
         written: Paths that the code writes.
         problems: What could not be followed, in words.
     """
 
-    found: dict[str, tuple[str, str]] = field(default_factory=dict)
+    files: dict[str, tuple[str, str]] = field(default_factory=dict)
     absent: dict[str, tuple[str, str]] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     problems: dict[str, None] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Files:
     def parts(self) -> Iterator[tuple[str, str]]:
         """Yield each file that counts by its kind and name, with a digest of its content."""
         self._follow_scripts()
-        for path, (kind, name) in sorted(self.found.items(), key=lambda pair: pair[1]):
+        for path, (kind, name) in sorted(self.files.items(), key=lambda pair: pair[1]):
             if path in self.written:
                 continue
             content = content_digest(path)
@@ -78,25 +78,25 @@ class Files:
 
     def paths(self) -> dict[str, str]:
         """Return the path of each file that counts, or would if it were there, with its kind and name."""
-        labels = {**self.absent, **self.found}
+        labels = {**self.absent, **self.files}
         return {path: f"{kind} {name}" for path, (kind, name) in labels.items() if path not in self.written}
 
     def _follow_scripts(self) -> None:
         """Add the files beside scripts that those name, and the files beside these, each once."""
-        scripts = [(path, name) for path, (kind, name) in self.found.items() if kind == "script"]
+        scripts = [(path, name) for path, (kind, name) in self.files.items() if kind == "script"]
         for path, name in scripts:  # grows
-            if len(scripts) > _MOST:
-                self.problems[f"script {name}: more than {_MOST} scripts start each other"] = None
+            if len(scripts) > _MAX_FILES:
+                self.problems[f"script {name}: more than {_MAX_FILES} scripts start each other"] = None
                 return
             mentioned = script_files(path)
             for line in mentioned.computed:
                 self.problems[f"script {name}, line {line}: it starts a program by a computed name"] = None
             folder = os.path.dirname(path)
             for place in mentioned.files:
-                if place not in self.found and not place.endswith(_RUN_TIME):
+                if place not in self.files and not place.endswith(_RUN_TIME):
                     relative = os.path.relpath(place, folder)
                     label = os.path.normpath(os.path.join(os.path.dirname(name), relative)).replace(os.sep, "/")
-                    self.found[place] = ("script", label)
+                    self.files[place] = ("script", label)
                     scripts.append((place, label))
 
     def add(self, module: Module, path: PathText, use: Use, line: int) -> None:
@@ -116,8 +116,8 @@ class Files:
         self.absent |= absent
 
     def _keep(self, place: str, label: tuple[str, str]) -> None:
-        if place not in self.found or label[0] == "script":
-            self.found[place] = label
+        if place not in self.files or label[0] == "script":
+            self.files[place] = label
 
     def _add_pattern(self, module: Module, path: PathText, use: Use, line: int) -> None:
         pattern = path.text if path.is_pattern or "*" in path.text else os.path.join(path.text, ANY)
@@ -128,10 +128,10 @@ class Files:
             if not os.path.isdir(folder):
                 continue
             text = "".join("*" if part == ANY else part for part in re.split(f"({ANY})", place))
-            names = [each for each in glob.iglob(text, recursive=True) if os.path.isfile(each)][: _MOST + 1]
+            names = [each for each in glob.iglob(text, recursive=True) if os.path.isfile(each)][: _MAX_FILES + 1]
             is_all = folder == module.root and os.path.basename(text) == "*"
-            if len(names) > _MOST or is_all:
-                self.miss(module, line, f"it reads files of a folder by computed names ({_shown(path)})")
+            if len(names) > _MAX_FILES or is_all:
+                self.miss(module, line, f"it reads files of a folder by computed names ({_pattern_text(path)})")
                 return
             for each in names:
                 if (label := _label(module, path, each, use)) is not None:
@@ -287,7 +287,7 @@ def _places(module: Module, path: PathText) -> Iterator[str]:
             yield os.path.normpath(os.path.join(folder, path.text))
 
 
-def _shown(path: PathText) -> str:
+def _pattern_text(path: PathText) -> str:
     return os.path.basename(path.text.replace(ANY, "…")) or "…"
 
 

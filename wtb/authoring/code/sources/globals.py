@@ -246,9 +246,9 @@ def varying_call(pieces: Sequence[tuple[Module, Sequence[Chain]]], seen: set[tup
         pieces: Modules, each with the chains of names that code in it mentions.
         seen: Globals that are not looked at, as (module, name).
     """
-    todo, most = list(pieces), len(seen) + _MOST_CAUSES
+    todo, limit = list(pieces), len(seen) + _MOST_CAUSES
     for module, chains in todo:  # grows
-        if len(seen) > most:
+        if len(seen) > limit:
             return None
         for chain in chains:
             if _varies(module, chain):

@@ -164,14 +164,14 @@ class _Reader:
             )
         }
         local = (parameters | names_bound_by(body)) - declared
-        found = {
+        local_imports = {
             name: imported
             for part in _own_scope(body)
             if isinstance(part, ast.Import | ast.ImportFrom)
             for name, imported in imports_of(part)
         }
         outer = {name: imported for name, imported in imports.items() if name not in local}
-        self._nodes(body, (bound | local) - found.keys(), {**outer, **found})
+        self._nodes(body, (bound | local) - local_imports.keys(), {**outer, **local_imports})
 
     def _chain(self, node: ast.AST, attributes: Chain, bound: frozenset[str], imports: Mapping[str, Imported]) -> None:
         while isinstance(node, ast.Attribute):

@@ -64,11 +64,11 @@ class Module:
         return source_of(self.file, _namespace(self.name))
 
     @property
-    def shown(self) -> str:
+    def versioned_name(self) -> str:
         """Its name, with the version of its distribution."""
         top = self.name.partition(".")[0]
-        found = None if top in _WTB or top in sys.stdlib_module_names else distribution_of(top, self.file)
-        return f"{self.name}{'' if found is None else f' of {found}'}"
+        distribution = None if top in _WTB or top in sys.stdlib_module_names else distribution_of(top, self.file)
+        return f"{self.name}{'' if distribution is None else f' of {distribution}'}"
 
     def absolute(self, imported: Imported) -> str:
         """Return the full name of a module that this one imports."""

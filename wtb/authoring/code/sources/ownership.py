@@ -89,5 +89,5 @@ def name_of(value: Any) -> str:
 def version_of(value: Any) -> str:
     """The distribution that something is from, where it is not the project's own."""
     package = package_of(value)
-    found = None if _is_known(package) else distribution_of(package)
-    return "" if found is None else f" of {found}"
+    distribution = None if _is_known(package) else distribution_of(package)
+    return "" if distribution is None else f" of {distribution}"

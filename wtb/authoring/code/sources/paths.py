@@ -34,8 +34,8 @@ class PathText(NamedTuple):
     def is_pattern(self) -> bool:
         return ANY in self.text
 
-    def join(self, others: Sequence[PathText]) -> PathText:
-        return PathText(os.path.join(self.text, *(other.text for other in others)), self.is_anchored)
+    def join(self, parts: Sequence[PathText]) -> PathText:
+        return PathText(os.path.join(self.text, *(other.text for other in parts)), self.is_anchored)
 
 
 _COMPUTED = PathText(ANY)
@@ -46,8 +46,8 @@ def path_text(node: ast.AST, module: Module, depth: int = 0) -> PathText | None:
     if depth > _DEEPEST:
         return None
     if isinstance(node, ast.Constant):
-        known = isinstance(node.value, str) and 0 < len(node.value) < _LONGEST and "\n" not in node.value
-        return PathText(node.value) if known else None  # type: ignore[arg-type]
+        is_path = isinstance(node.value, str) and 0 < len(node.value) < _LONGEST and "\n" not in node.value
+        return PathText(node.value) if is_path else None  # type: ignore[arg-type]
     if isinstance(node, ast.JoinedStr):
         return _of_pieces([_piece(part, module, depth) for part in node.values])
     if isinstance(node, ast.BinOp):

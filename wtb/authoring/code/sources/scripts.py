@@ -16,7 +16,7 @@ _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import|import\s+([\w.]+(?:\s*,\s
 _COMPUTED = re.compile(
     r"""^\s*(?:exec\s+)?(?:(?:ba|da|z)?sh|source|\.|python[\d.]*|node|ruby|perl)\s+(?:-\w+\s+)*["']?[^\s"']*\$""", re.X
 )
-_HERE = re.compile(r"""\$\(\s*dirname\s+[^)]*\)|\$\{?(?:0%/\*|BASH_SOURCE%/\*|PWD)\}?""")
+_OWN_FOLDER = re.compile(r"""\$\(\s*dirname\s+[^)]*\)|\$\{?(?:0%/\*|BASH_SOURCE%/\*|PWD)\}?""")
 _LARGEST = 1024 * 1024  # bytes of a script that are read
 _LONGEST = 200
 
@@ -42,7 +42,7 @@ def script_files(path: str) -> ScriptFiles:
     if b"\0" in content:
         return ScriptFiles(())
     text = content.decode("utf-8", "replace")
-    names = {word for word in _WORD.findall(_HERE.sub(".", text)) if "." in word and len(word) < _LONGEST}
+    names = {word for word in _WORD.findall(_OWN_FOLDER.sub(".", text)) if "." in word and len(word) < _LONGEST}
     if path.endswith(".py"):
         names |= set(_imported(text))
     folder = os.path.dirname(path)
@@ -53,7 +53,7 @@ def script_files(path: str) -> ScriptFiles:
     if path.endswith(".py"):
         return ScriptFiles(files)
     lines = enumerate(text.splitlines(), 1)
-    return ScriptFiles(files, [number for number, line in lines if _COMPUTED.match(_HERE.sub(".", line))])
+    return ScriptFiles(files, [number for number, line in lines if _COMPUTED.match(_OWN_FOLDER.sub(".", line))])
 
 
 def _imported(text: str) -> Sequence[str]:

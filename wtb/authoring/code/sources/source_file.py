@@ -108,20 +108,20 @@ class SourceFile:
         """Return the definitions of a class by its qualified name."""
         top = qualified.partition(".")[0]
         return [
-            found
+            definition
             for statement in self.statements.get(top, ())
-            for found in self._definitions(statement.node).get(qualified, ())
+            for definition in self._definitions(statement.node).get(qualified, ())
         ]
 
     @cached_property
     def statements(self) -> Mapping[str, Sequence[Statement]]:
         """Name -> the statements that bind it or change it in place, in their order."""
-        found: dict[str, list[Statement]] = {}
+        by_name: dict[str, list[Statement]] = {}
         for node in self.top_level:
             statement = Statement(self, node, frozenset(names_bound_by([node])), frozenset(_changed(node)))
             for name in statement.binds | statement.changes:
-                found.setdefault(name, []).append(statement)
-        return found
+                by_name.setdefault(name, []).append(statement)
+        return by_name
 
     @cached_property
     def _functions(self) -> Sequence[Statement]:
@@ -271,12 +271,12 @@ def source_of(file: str, namespace: dict[str, Any] | None = None) -> SourceFile 
     Returns:
         It, or None if there is no source.
     """
-    known = _UNCHANGED.get()
-    if known is None:
+    parsed = _UNCHANGED.get()
+    if parsed is None:
         return _source_of(file, namespace)
-    if file not in known:
-        known[file] = _source_of(file, namespace)
-    return known[file]
+    if file not in parsed:
+        parsed[file] = _source_of(file, namespace)
+    return parsed[file]
 
 
 def _source_of(file: str, namespace: dict[str, Any] | None) -> SourceFile | None:

@@ -22,18 +22,18 @@ def written_keys(fn: Callable[..., Any]) -> frozenset[str]:
     own = list(_own_nodes(node))
     assigned: dict[str, list[ast.expr]] = {}
     keys: set[str] = set()
-    for one in own:
-        if isinstance(one, ast.Assign):
-            for target in one.targets:
+    for inner in own:
+        if isinstance(inner, ast.Assign):
+            for target in inner.targets:
                 if isinstance(target, ast.Name):
-                    assigned.setdefault(target.id, []).append(one.value)
-    returned = [one.value for one in own if isinstance(one, ast.Return) and one.value is not None]
+                    assigned.setdefault(target.id, []).append(inner.value)
+    returned = [inner.value for inner in own if isinstance(inner, ast.Return) and inner.value is not None]
     for value in returned:
         keys.update(_keys(value, assigned))
     names = {value.id for value in returned if isinstance(value, ast.Name)}
-    for one in own:  # such as `update["answer"] = ...` of a mapping that is returned
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and _name(one.value) in names:
-            keys.update(_texts(one.slice))
+    for inner in own:  # such as `update["answer"] = ...` of a mapping that is returned
+        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store) and _name(inner.value) in names:
+            keys.update(_texts(inner.slice))
     return frozenset(keys)
 
 
@@ -45,11 +45,11 @@ def read_keys(fn: Callable[..., Any]) -> frozenset[str]:
         return frozenset()
     state = arguments[0].arg
     keys: set[str] = set()
-    for one in ast.walk(node):
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and _name(one.value) == state:
-            keys.update(_texts(one.slice))
-        elif isinstance(one, ast.Attribute) and _name(one.value) == state:
-            keys.add(one.attr)
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Load) and _name(inner.value) == state:
+            keys.update(_texts(inner.slice))
+        elif isinstance(inner, ast.Attribute) and _name(inner.value) == state:
+            keys.add(inner.attr)
     return frozenset(keys)
 
 
@@ -61,10 +61,10 @@ def _parsed(fn: Callable[..., Any]) -> _Function | None:
         return None
     name = getattr(fn, "__name__", "")
     if name == "<lambda>":
-        found: list[_Function] = [one for one in ast.walk(tree) if isinstance(one, ast.Lambda)]
+        functions: list[_Function] = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
     else:
-        found = [one for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return found[0] if len(found) == 1 else None
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return functions[0] if len(functions) == 1 else None
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
@@ -88,13 +88,13 @@ def _keys(value: ast.expr | None, assigned: dict[str, list[ast.expr]]) -> Iterat
             yield from _keys(value.left, assigned)
             yield from _keys(value.right, assigned)
         case ast.Call(func=ast.Name(id="dict")):
-            yield from (one.arg for one in value.keywords if one.arg is not None)
+            yield from (keyword.arg for keyword in value.keywords if keyword.arg is not None)
         case ast.Call():
-            parts = [one.value for one in value.keywords if one.arg == "update"]
-            yield from chain.from_iterable(_keys(one, assigned) for one in parts)
+            parts = [keyword.value for keyword in value.keywords if keyword.arg == "update"]
+            yield from chain.from_iterable(_keys(part, assigned) for part in parts)
         case ast.Name(id=name):
-            parts = [one for one in assigned.get(name, ()) if not isinstance(one, ast.Name)]
-            yield from chain.from_iterable(_keys(one, assigned) for one in parts)
+            parts = [expression for expression in assigned.get(name, ()) if not isinstance(expression, ast.Name)]
+            yield from chain.from_iterable(_keys(part, assigned) for part in parts)
 
 
 def _texts(value: ast.expr) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from wtb.authoring.context.audit_hook import Handler, listen
 from wtb.core.tree.stored_code import OUTSIDE
 
-_MOST: Final = 1000  # paths that are remembered of what is written while code is set up
+_MAX_PATHS: Final = 1000  # paths that are remembered of what is written while code is set up
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 _NONE: Final = -1  # a descriptor
 _BYTECODE: Final = f"{os.sep}__pycache__{os.sep}"
@@ -112,7 +112,7 @@ def _changed(path: Any, *_: Any) -> None:
     part = _watched.parts.get(place) or _watched.parts.get(os.path.realpath(place))
     if part is not None:
         _tell([part])
-    elif is_set_up and len(_watched.early) < _MOST and _BYTECODE not in place:
+    elif is_set_up and len(_watched.early) < _MAX_PATHS and _BYTECODE not in place:
         _watched.early[place] = None
         _watched.early[os.path.realpath(place)] = None
 
@@ -133,8 +133,8 @@ def _emptied(path: Any, *_: Any) -> None:
     """Hear that all of a folder is replaced or removed."""
     folder = os.path.abspath(os.fsdecode(path))
     if folder in _watched.folders:
-        below = folder + os.sep
-        _tell(sorted({part for place, part in _watched.parts.items() if place.startswith(below)}))
+        prefix = folder + os.sep
+        _tell(sorted({part for place, part in _watched.parts.items() if place.startswith(prefix)}))
 
 
 def _tell(parts: list[str]) -> None:

@@ -86,17 +86,17 @@ def brier(case: ScoredCase, result: CellResult, *, field: str, positive: Label =
 
 
 def _classes(case: ScoredCase, result: CellResult, field: str) -> Observed:
-    expected, found = _expected_class({"field": field}, case.expected), _found(result, field)
+    expected, observed = _expected_class({"field": field}, case.expected), _observed_class(result, field)
     assert expected is not None, "a case without an expected value is not scored"
-    return Observed(float(found == expected), expected, found)
+    return Observed(float(observed == expected), expected, observed)
 
 
 def _one_class(case: ScoredCase, result: CellResult, field: str, positive: Label) -> Observed:
-    expected, found = _is_positive(case.expected, field, positive), int(_found(result, field) == positive)
-    return Observed(float(found == expected), expected, found)
+    expected, observed = _is_positive(case.expected, field, positive), int(_observed_class(result, field) == positive)
+    return Observed(float(observed == expected), expected, observed)
 
 
-def _found(result: CellResult, field: str) -> Label:
+def _observed_class(result: CellResult, field: str) -> Label:
     return _label(field_of(result, field), f"{field!r} of the final state")
 
 
@@ -126,15 +126,15 @@ def _is_positive(value: Any, field: str, positive: Label) -> int:
 
 def _number(result: CellResult, field: str) -> float:
     """A key of the final state that is a number. Raises InputError."""
-    found = field_of(result, field)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        raise InputError(f"{field!r} of the final state is {describe(found)}; expected a finite number")
-    return float(found)
+    number = field_of(result, field)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        raise InputError(f"{field!r} of the final state is {describe(number)}; expected a finite number")
+    return float(number)
 
 
 def _probability(result: CellResult, field: str) -> float:
     """The same between 0 and 1. Raises InputError."""
-    found = _number(result, field)
-    if not 0 <= found <= 1:
-        raise InputError(f"{field!r} of the final state is {found:g}; expected a probability from 0 to 1")
-    return found
+    probability = _number(result, field)
+    if not 0 <= probability <= 1:
+        raise InputError(f"{field!r} of the final state is {probability:g}; expected a probability from 0 to 1")
+    return probability

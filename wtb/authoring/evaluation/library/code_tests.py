@@ -53,20 +53,20 @@ def code_tests(
     written = _tests(case, field, tests)
     code = "" if field is None else _code(text_of(result, field))
     word = secrets.token_hex(16)
-    told, passed = os.pipe()
+    reader, passed = os.pipe()
     try:
         limits = {"bytes": megabytes * MEGABYTE, "passed": passed, "word": word}
         _run(json.dumps({"code": code, "tests": written, **limits}), str(result.workspace), passed, seconds)
-        os.set_blocking(told, False)
+        os.set_blocking(reader, False)
         with suppress(BlockingIOError):  # where nobody wrote
-            return os.read(told, len(word)) == word.encode()
+            return os.read(reader, len(word)) == word.encode()
         return False
     finally:
-        os.close(told)
+        os.close(reader)
         os.close(passed)
 
 
-def _run(given: str, folder: str, passed: int, seconds: float) -> None:
+def _run(job: str, folder: str, passed: int, seconds: float) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", _DRIVER],
         cwd=folder,
@@ -78,7 +78,7 @@ def _run(given: str, folder: str, passed: int, seconds: float) -> None:
     )
     try:
         with suppress(subprocess.TimeoutExpired):
-            process.communicate(given.encode(), timeout=seconds)
+            process.communicate(job.encode(), timeout=seconds)
     finally:  # what it started may still run
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -87,14 +87,14 @@ def _run(given: str, folder: str, passed: int, seconds: float) -> None:
 
 def _tests(case: ScoredCase, field: str | None, tests: str | None) -> str:
     """The tests of a case. Raises InputError where there are none, or they are no Python."""
-    found = tests if tests is not None else filled_value(case.expected, field or "")
-    if not isinstance(found, str) or not found.strip():
-        raise InputError(f"the tests are {describe(found)}; expected Python, in 'expected' of the case or in 'tests'")
+    source = tests if tests is not None else filled_value(case.expected, field or "")
+    if not isinstance(source, str) or not source.strip():
+        raise InputError(f"the tests are {describe(source)}; expected Python, in 'expected' of the case or in 'tests'")
     try:
-        compile(found, "tests.py", "exec")
+        compile(source, "tests.py", "exec")
     except (SyntaxError, ValueError) as error:
         raise InputError(f"the tests are no Python: {error}") from None
-    return found
+    return source
 
 
 def _code(text: str) -> str:

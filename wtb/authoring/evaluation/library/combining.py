@@ -43,9 +43,9 @@ class Asked:
     versions: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
 
-    def add(self, given: Options) -> None:
+    def add(self, metrics: Options) -> None:
         """Count what an evaluator returned that asked judges, besides its score."""
-        cost, failed = given.get(USD), given.get(FAILED)
+        cost, failed = metrics.get(USD), metrics.get(FAILED)
         if isinstance(cost, Priced):
             self.spent = None if self.spent is None or cost.spent is None else self.spent + cost.spent
             if not isinstance(self.usd, Unscored):
@@ -53,15 +53,15 @@ class Asked:
         if isinstance(failed, float | int):
             self.failed.append(failed)
 
-    def score_of(self, given: float | Unscored | Versioned) -> float | Unscored:
+    def score_of(self, score: float | Unscored | Versioned) -> float | Unscored:
         """The score that it returned, whose version is noted."""
-        if not isinstance(given, Versioned):
-            return given
-        if given.version is not None:
-            self.versions |= set(given.version.split(", "))
-        if given.reason is not None:
-            self.reasons.append(given.reason)
-        return given.value
+        if not isinstance(score, Versioned):
+            return score
+        if score.version is not None:
+            self.versions |= set(score.version.split(", "))
+        if score.reason is not None:
+            self.reasons.append(score.reason)
+        return score.value
 
     def note(self, part: Evaluator, score: float, reason: str | None) -> None:
         """Keep the reason for the score of a part that does not have the best one."""
@@ -91,15 +91,15 @@ class Part:
     threshold: Threshold | None = None
     asks: bool = False
 
-    def score(self, case: ScoredCase, result: CellResult, asked: Asked) -> float | Unscored:
+    def score(self, case: ScoredCase, result: CellResult, judging: Asked) -> float | Unscored:
         """Its score; why there is none, where a judge gave none."""
         if not self.asks:
             returned = self.evaluator.fn(case, result)
             score = self.evaluator.judged(float(returned))
             if score < 1.0:
-                asked.note(self.evaluator, score, self._reason(returned, case, result))
+                judging.note(self.evaluator, score, self._reason(returned, case, result))
             return score
-        return self.counted(self.ask(case, result), asked)
+        return self.counted(self.ask(case, result), judging)
 
     def _reason(self, returned: object, case: ScoredCase, result: CellResult) -> str | None:
         if isinstance(returned, Score):
@@ -110,11 +110,11 @@ class Part:
         """What its judges say, which nobody has counted yet."""
         return self.evaluator.fn(case, result)
 
-    def counted(self, returned: Any, asked: Asked) -> float | Unscored:
+    def counted(self, returned: Any, judging: Asked) -> float | Unscored:
         """The score that is in what its judges said."""
-        given = returned if isinstance(returned, Mapping) else {"": returned}
-        asked.add(given)
-        score = asked.score_of(given[""])
+        metrics = returned if isinstance(returned, Mapping) else {"": returned}
+        judging.add(metrics)
+        score = judging.score_of(metrics[""])
         if isinstance(score, Unscored):
             return score
         score = self.evaluator.judged(float(score))
@@ -144,10 +144,10 @@ Combined = float | bool | Score | dict[str, float | Unscored | Versioned | Price
 @lacks_expected_by(_parts_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def not_(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
-    def negated(asked: Asked) -> float | Unscored:
-        score = _negated(of[0].score(case, result, asked))
+    def negated(judging: Asked) -> float | Unscored:
+        score = _negated(of[0].score(case, result, judging))
         if score == 0.0 and not of[0].asks:
-            asked.reasons = [f"{of[0].evaluator.name} passes, and must not"]
+            judging.reasons = [f"{of[0].evaluator.name} passes, and must not"]
         return score
 
     return _combined(of, negated)
@@ -156,43 +156,43 @@ def not_(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combine
 @lacks_expected_by(_parts_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def all_of(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
-    return _combined(of, lambda asked: _negated(_any(_negated(one.score(case, result, asked)) for one in of)))
+    return _combined(of, lambda judging: _negated(_any(_negated(part.score(case, result, judging)) for part in of)))
 
 
 @lacks_expected_by(_parts_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def any_of(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
-    return _combined(of, lambda asked: _any(one.score(case, result, asked) for one in of))
+    return _combined(of, lambda judging: _any(part.score(case, result, judging) for part in of))
 
 
 @lacks_expected_by(_parts_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def weighted_mean(case: ScoredCase, result: CellResult, *, of: Sequence[Part]) -> Combined:
-    return _combined(of, lambda asked: _mean(of, _scores(of, case, result, asked)))
+    return _combined(of, lambda judging: _mean(of, _scores(of, case, result, judging)))
 
 
 @lacks_expected_by(_assertions_lack)
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def assertions(case: ScoredCase, result: CellResult, *, read: Callable[[object], Sequence[Part]]) -> Combined:
     of = read(assertions_of(case.expected))
-    return _combined(of, lambda asked: _mean(of, _scores(of, case, result, asked)))
+    return _combined(of, lambda judging: _mean(of, _scores(of, case, result, judging)))
 
 
 def _combined(of: Sequence[Part], score: Callable[[Asked], float | Unscored]) -> Combined:
-    asked = Asked()
-    found = score(asked)
-    if any(one.asks for one in of):
-        return asked.with_score(found)
-    assert not isinstance(found, Unscored), "only judges give no score"
-    return found if found == 1.0 else Score(found, asked.reason)
+    judging = Asked()
+    combined_score = score(judging)
+    if any(part.asks for part in of):
+        return judging.with_score(combined_score)
+    assert not isinstance(combined_score, Unscored), "only judges give no score"
+    return combined_score if combined_score == 1.0 else Score(combined_score, judging.reason)
 
 
-def _scores(of: Sequence[Part], case: ScoredCase, result: CellResult, asked: Asked) -> list[float | Unscored]:
+def _scores(of: Sequence[Part], case: ScoredCase, result: CellResult, judging: Asked) -> list[float | Unscored]:
     """The scores of parts of which all count, so that their judges are asked at the same time."""
-    asking = [one for one in of if one.asks]
+    asking = [part for part in of if part.asks]
     with ThreadPoolExecutor(min(max(len(asking), 1), CALLS_AT_ONCE)) as threads:
-        said = threads.map(lambda one: one.ask(case, result), asking)
-        return [one.counted(next(said), asked) if one.asks else one.score(case, result, asked) for one in of]
+        replies = threads.map(lambda part: part.ask(case, result), asking)
+        return [part.counted(next(replies), judging) if part.asks else part.score(case, result, judging) for part in of]
 
 
 def _negated(score: float | Unscored) -> float | Unscored:

@@ -10,7 +10,7 @@ from wtb.authoring.evaluation.fields import expected_value, field_of, filled_val
 from wtb.core.errors import WTBError
 from wtb.core.mappings import Options
 
-_SHOWN: Final = 120  # characters of a value
+_MAX_TEXT: Final = 120  # characters of a value
 _Explain = Callable[[ScoredCase, CellResult, Options], str | None]
 
 
@@ -36,24 +36,24 @@ def explanation(name: str, options: Options) -> Callable[[ScoredCase, CellResult
 
 def _exact_match(case: ScoredCase, result: CellResult, options: Options) -> str:
     field = options["field"]
-    return f"{field} is {_shown(field_of(result, field))}; expected {_shown(expected_value(case.expected, field))}"
+    return f"{field} is {_shorten(field_of(result, field))}; expected {_shorten(expected_value(case.expected, field))}"
 
 
 def _contains(case: ScoredCase, result: CellResult, options: Options) -> str:
     field = options["field"]
-    found, wanted = field_of(result, field), _wanted(case, options, "text")
-    missing = [text for text in (wanted if isinstance(wanted, list) else [wanted]) if text not in found]
-    return f"{', '.join(map(_shown, missing))} is not in {field}"
+    answer, expected = field_of(result, field), _expected_by(case, options, "text")
+    missing = [text for text in (expected if isinstance(expected, list) else [expected]) if text not in answer]
+    return f"{', '.join(map(_shorten, missing))} is not in {field}"
 
 
 def _contains_any(case: ScoredCase, result: CellResult, options: Options) -> str:
-    wanted = _wanted(case, options, "text")
-    texts = [wanted] if isinstance(wanted, str) else wanted
-    return f"none of {', '.join(map(_shown, texts))} is in {options['field']}"
+    expected = _expected_by(case, options, "text")
+    texts = [expected] if isinstance(expected, str) else expected
+    return f"none of {', '.join(map(_shorten, texts))} is in {options['field']}"
 
 
 def _regex(case: ScoredCase, result: CellResult, options: Options) -> str:
-    return f"the pattern {_shown(_wanted(case, options, 'pattern'))} is not found in {options['field']}"
+    return f"the pattern {_shorten(_expected_by(case, options, 'pattern'))} is not found in {options['field']}"
 
 
 def _json_schema(case: ScoredCase, result: CellResult, options: Options) -> str:
@@ -62,29 +62,29 @@ def _json_schema(case: ScoredCase, result: CellResult, options: Options) -> str:
         json_of(result, field)
     except ValueError as error:
         return f"{field} is no JSON: {error}"
-    return f"{field} does not fit the schema: it is {_shown(json_of(result, field))}"
+    return f"{field} does not fit the schema: it is {_shorten(json_of(result, field))}"
 
 
 def _tools_called(case: ScoredCase, result: CellResult, options: Options) -> str:
     field, tools = options["field"], options.get("tools")
-    wanted = expected_value(case.expected, field) if tools is None else tools
+    expected = expected_value(case.expected, field) if tools is None else tools
     order = options.get("order", "any")
     how = "" if order == "any" else f" ({order} order)"
-    return f"expected calls of {_shown(wanted)}{how} in {field}"
+    return f"expected calls of {_shorten(expected)}{how} in {field}"
 
 
 def _tools_avoided(case: ScoredCase, result: CellResult, options: Options) -> str:
-    return f"a tool was called that must be avoided: one of {_shown(options['tools'])}"
+    return f"a tool was called that must be avoided: one of {_shorten(options['tools'])}"
 
 
-def _wanted(case: ScoredCase, options: Options, option: str) -> Any:
-    given = options.get(option)
-    return filled_value(case.expected, options["field"]) if given is None else given
+def _expected_by(case: ScoredCase, options: Options, option: str) -> Any:
+    override = options.get(option)
+    return filled_value(case.expected, options["field"]) if override is None else override
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
 
 
 _EXPLAIN: Final[Mapping[str, _Explain]] = {

@@ -17,8 +17,8 @@ from wtb.core.scoring.scales import PASS_OR_FAIL
 @needs("wordllama", extra="embedding")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def embedding_similarity(case: ScoredCase, result: CellResult, *, field: str) -> float:
-    found, model = text_of(result, field), _model()
-    cosine = max(float(model.similarity(found, one)) for one in references_of(case, field))
+    answer, model = text_of(result, field), _model()
+    cosine = max(float(model.similarity(answer, reference)) for reference in references_of(case, field))
     return min(max(cosine, 0.0), 1.0)
 
 

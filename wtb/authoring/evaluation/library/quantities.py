@@ -29,17 +29,17 @@ def quantity_close(case: ScoredCase, result: CellResult, *, field: str, abs: flo
         raise InputError(
             f"'expected' of {field!r} is {describe(filled_value(case.expected, field))}; expected one such as '5 km'"
         )
-    found = _read(field_of(result, field))
-    if found is None or not found.is_compatible_with(expected):
+    quantity = _read(field_of(result, field))
+    if quantity is None or not quantity.is_compatible_with(expected):
         return False
-    return math.isclose(found.to(expected.units).magnitude, expected.magnitude, abs_tol=abs, rel_tol=rel)
+    return math.isclose(quantity.to(expected.units).magnitude, expected.magnitude, abs_tol=abs, rel_tol=rel)
 
 
-def _read(given: Any) -> Any:
+def _read(written: Any) -> Any:
     """A quantity of a number, or of a text with a number and a unit; None where it is neither."""
     from pint.errors import PintError
 
-    match = _QUANTITY.fullmatch(str(given)) if not isinstance(given, bool) else None
+    match = _QUANTITY.fullmatch(str(written)) if not isinstance(written, bool) else None
     if match is None:
         return None
     try:

@@ -37,7 +37,7 @@ def _is_grade(grade: Any) -> bool:
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def ndcg(case: ScoredCase, result: CellResult, *, field: str, k: int = 10) -> float:
     ranking, grades = _ranking(result, field), _grades(case, field)
-    return _discounted(grades.get(one, 0.0) for one in ranking[:k]) / _discounted(
+    return _discounted(grades.get(document, 0.0) for document in ranking[:k]) / _discounted(
         sorted(grades.values(), reverse=True)[:k]
     )
 
@@ -46,7 +46,7 @@ def ndcg(case: ScoredCase, result: CellResult, *, field: str, k: int = 10) -> fl
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def average_precision(case: ScoredCase, result: CellResult, *, field: str, k: int | None = None) -> float:
     ranking, relevant = _ranking(result, field)[:k], _grades(case, field)
-    hits = [rank for rank, one in enumerate(ranking, start=1) if one in relevant]
+    hits = [rank for rank, document in enumerate(ranking, start=1) if document in relevant]
     return sum(number / rank for number, rank in enumerate(hits, start=1)) / len(relevant)
 
 
@@ -54,7 +54,7 @@ def average_precision(case: ScoredCase, result: CellResult, *, field: str, k: in
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def reciprocal_rank(case: ScoredCase, result: CellResult, *, field: str, k: int | None = None) -> float:
     ranking, relevant = _ranking(result, field)[:k], _grades(case, field)
-    return next((1 / rank for rank, one in enumerate(ranking, start=1) if one in relevant), 0.0)
+    return next((1 / rank for rank, document in enumerate(ranking, start=1) if document in relevant), 0.0)
 
 
 @needs_expected(_relevant)
@@ -76,10 +76,10 @@ def _discounted(grades: Iterable[float]) -> float:
 
 
 def _ranking(result: CellResult, field: str) -> list[str]:
-    found = field_of(result, field)
-    if not isinstance(found, list | tuple):
-        raise InputError(f"{field!r} of the final state is {describe(found)}; expected a list of ids, the best first")
-    return list(dict.fromkeys(map(str, found)))
+    ids = field_of(result, field)
+    if not isinstance(ids, list | tuple):
+        raise InputError(f"{field!r} of the final state is {describe(ids)}; expected a list of ids, the best first")
+    return list(dict.fromkeys(map(str, ids)))
 
 
 def _grades(case: ScoredCase, field: str) -> dict[str, float]:
@@ -90,8 +90,8 @@ def _grades(case: ScoredCase, field: str) -> dict[str, float]:
         return {document: grade for document, grade in grades.items() if grade > 0}
     if isinstance(expected, list):
         return dict.fromkeys(map(str, expected), 1.0)
-    wanted = "expected a list of relevant ids, or a mapping from ids to grades, with one that is relevant"
-    raise InputError(f"'expected' of {field!r} is {describe(expected)}; {wanted}")
+    hint = "expected a list of relevant ids, or a mapping from ids to grades, with one that is relevant"
+    raise InputError(f"'expected' of {field!r} is {describe(expected)}; {hint}")
 
 
 def _grade(field: str, grade: Any) -> float:

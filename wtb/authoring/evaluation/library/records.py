@@ -19,10 +19,10 @@ def json_equal(case: ScoredCase, result: CellResult, *, field: str, ignore_order
     if isinstance(expected, str):
         expected = parse_json(expected)
     try:
-        found = json_of(result, field)
+        document = json_of(result, field)
     except ValueError:
         return False
-    return _canonical(found, ignore_order) == _canonical(expected, ignore_order)
+    return _canonical(document, ignore_order) == _canonical(expected, ignore_order)
 
 
 def _canonical(value: Any, ignore_order: bool) -> str:
@@ -32,10 +32,10 @@ def _canonical(value: Any, ignore_order: bool) -> str:
 
 def _plain(value: Any, ignore_order: bool) -> Any:
     if isinstance(value, dict):
-        return {str(key): _plain(one, ignore_order) for key, one in value.items()}
+        return {str(key): _plain(part, ignore_order) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        items = [_plain(one, ignore_order) for one in value]
-        return sorted(items, key=lambda one: json.dumps(one, sort_keys=True)) if ignore_order else items
+        items = [_plain(part, ignore_order) for part in value]
+        return sorted(items, key=lambda part: json.dumps(part, sort_keys=True)) if ignore_order else items
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -46,7 +46,7 @@ def sql_equal(case: ScoredCase, result: CellResult, *, field: str, dialect: str 
     from sqlglot.errors import SqlglotError
 
     try:
-        references = [_normalized(one, dialect) for one in references_of(case, field)]
+        references = [_normalized(reference, dialect) for reference in references_of(case, field)]
     except SqlglotError as error:
         raise InputError(f"'expected' of {field!r} is no SQL: {error!s:.200}") from None
     try:

@@ -38,23 +38,25 @@ def no_personal_data(case: ScoredCase, result: CellResult, *, field: str, kinds:
 
 def _has(kind: str, text: str) -> bool:
     check = _CHECKS.get(kind)
-    return any(check is None or check(found[0]) for found in _PERSONAL[kind].finditer(text))
+    return any(check is None or check(match[0]) for match in _PERSONAL[kind].finditer(text))
 
 
 def _is_card(text: str) -> bool:
     """Return whether the check digit is right (Luhn; ISO/IEC 7812)."""
-    digits = [int(one) for one in text if one.isdecimal()]
-    doubled = [2 * one - 9 * (one > 4) for one in digits[-2::-2]]
+    digits = [int(character) for character in text if character.isdecimal()]
+    doubled = [2 * digit - 9 * (digit > 4) for digit in digits[-2::-2]]
     return any(digits) and (sum(doubled) + sum(digits[-1::-2])) % 10 == 0
 
 
 def _is_iban(text: str) -> bool:
     """Return whether the check digits of an account are right (ISO 13616); a short word may stand behind it."""
-    return any(_remainder(one.replace(" ", "")) == 1 for one in (text, text.rpartition(" ")[0]) if one)
+    return any(
+        _remainder(candidate.replace(" ", "")) == 1 for candidate in (text, text.rpartition(" ")[0]) if candidate
+    )
 
 
 def _remainder(iban: str) -> int:
-    return int("".join(str(int(one, 36)) for one in iban[4:] + iban[:4])) % 97
+    return int("".join(str(int(character, 36)) for character in iban[4:] + iban[:4])) % 97
 
 
 _CHECKS: Mapping[str, Callable[[str], bool]] = {"card": _is_card, "iban": _is_iban}

@@ -17,9 +17,9 @@ _WORD = re.compile(r"\w+")
 @needs_expected(instead="text")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def contains_any(case: ScoredCase, result: CellResult, *, field: str, text: str | list[str] | None = None) -> bool:
-    found = field_of(result, field)
-    wanted = filled_value(case.expected, field) if text is None else text
-    return any(one in found for one in ([wanted] if isinstance(wanted, str) else wanted))
+    answer = field_of(result, field)
+    expected = filled_value(case.expected, field) if text is None else text
+    return any(part in answer for part in ([expected] if isinstance(expected, str) else expected))
 
 
 @needs_expected()
@@ -28,18 +28,18 @@ def contains_any(case: ScoredCase, result: CellResult, *, field: str, text: str 
 def edit_similarity(case: ScoredCase, result: CellResult, *, field: str, ignore_case: bool = False) -> float:
     from rapidfuzz.distance import Levenshtein
 
-    found, references = text_of(result, field), references_of(case, field)
+    answer, references = text_of(result, field), references_of(case, field)
     if ignore_case:
-        found, references = found.casefold(), [one.casefold() for one in references]
-    return max(float(Levenshtein.normalized_similarity(found, one)) for one in references)
+        answer, references = answer.casefold(), [reference.casefold() for reference in references]
+    return max(float(Levenshtein.normalized_similarity(answer, reference)) for reference in references)
 
 
 @needs_expected()
 @needs("rapidfuzz", extra="text")
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def rouge(case: ScoredCase, result: CellResult, *, field: str, variant: str = "L", figure: str = "f1") -> float:
-    found = _words(text_of(result, field))
-    return max(_rouge(found, _words(one), variant, figure) for one in references_of(case, field))
+    words = _words(text_of(result, field))
+    return max(_rouge(words, _words(reference), variant, figure) for reference in references_of(case, field))
 
 
 @needs_expected()
@@ -71,7 +71,7 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def _rouge(found: Sequence[str], reference: Sequence[str], variant: str, figure: str) -> float:
+def _rouge(words: Sequence[str], reference: Sequence[str], variant: str, figure: str) -> float:
     """ROUGE-1, -2 or -L of two lists of words.
 
     Source: Lin, "ROUGE: a package for automatic evaluation of summaries", 2004; without stemming.
@@ -79,9 +79,9 @@ def _rouge(found: Sequence[str], reference: Sequence[str], variant: str, figure:
     if variant == "L":
         from rapidfuzz.distance import LCSseq
 
-        common, of_found, of_reference = LCSseq.similarity(found, reference), len(found), len(reference)
+        common, of_found, of_reference = LCSseq.similarity(words, reference), len(words), len(reference)
     else:
-        ours, theirs = _ngrams(found, int(variant)), _ngrams(reference, int(variant))
+        ours, theirs = _ngrams(words, int(variant)), _ngrams(reference, int(variant))
         common, of_found, of_reference = (ours & theirs).total(), ours.total(), theirs.total()
     if not common:
         return 0.0

@@ -52,8 +52,8 @@ def tools_called(
     case: ScoredCase, result: CellResult, *, field: str, tools: list[str] | None = None, order: str = "any"
 ) -> bool:
     called = [call.name for call in _calls(result, field)]
-    wanted = _names(expected_value(case.expected, field) if tools is None else tools, field)
-    return _ordered(called, wanted, order)
+    expected = _names(expected_value(case.expected, field) if tools is None else tools, field)
+    return _ordered(called, expected, order)
 
 
 @evaluator(better="higher", scale=PASS_OR_FAIL)
@@ -66,8 +66,8 @@ def tools_avoided(case: ScoredCase, result: CellResult, *, field: str, tools: li
 def tool_arguments(case: ScoredCase, result: CellResult, *, field: str) -> bool:
     """Every expected call was made, with these arguments at least; each call answers for one of them."""
     calls = list(_calls(result, field))
-    for wanted in _expected_calls(case, field):
-        fitting = next((call for call in calls if call.name == wanted.name and _includes(call, wanted)), None)
+    for expected in _expected_calls(case, field):
+        fitting = next((call for call in calls if call.name == expected.name and _includes(call, expected)), None)
         if fitting is None:
             return False
         calls.remove(fitting)
@@ -90,35 +90,35 @@ def nodes_visited(case: ScoredCase, result: CellResult, *, nodes: list[str], ord
     return _ordered(result.path, nodes, order)
 
 
-def _ordered(done: Sequence[str], wanted: Sequence[str], order: str) -> bool:
+def _ordered(done: Sequence[str], expected: Sequence[str], order: str) -> bool:
     """Return whether all that is wanted was done: in any order, in this one with others between, or exactly so."""
     if order == "exact":
-        return list(done) == list(wanted)
+        return list(done) == list(expected)
     if order == "any":
-        return set(wanted) <= set(done)
+        return set(expected) <= set(done)
     rest = iter(done)
-    return all(name in rest for name in wanted)
+    return all(name in rest for name in expected)
 
 
-def _includes(call: ToolCall, wanted: ToolCall) -> bool:
-    if isinstance(wanted.arguments, Mapping) and isinstance(call.arguments, Mapping):
-        return all(key in call.arguments and call.arguments[key] == value for key, value in wanted.arguments.items())
-    return bool(call.arguments == wanted.arguments)
+def _includes(call: ToolCall, expected: ToolCall) -> bool:
+    if isinstance(expected.arguments, Mapping) and isinstance(call.arguments, Mapping):
+        return all(key in call.arguments and call.arguments[key] == value for key, value in expected.arguments.items())
+    return bool(call.arguments == expected.arguments)
 
 
-def _names(given: object, field: str) -> list[str]:
-    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
-        raise InputError(f"'expected' of {field!r} is {describe(given)}; expected a list of names of tools")
-    return list(given)
+def _names(names: object, field: str) -> list[str]:
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"'expected' of {field!r} is {describe(names)}; expected a list of names of tools")
+    return list(names)
 
 
 def _expected_calls(case: ScoredCase, field: str) -> list[ToolCall]:
-    given = filled_value(case.expected, field)
-    found = [_one_call(one) for one in given] if isinstance(given, list | tuple) else [None]
-    calls = [call for call in found if call is not None]
-    if len(calls) < len(found) or not calls:
+    expected = filled_value(case.expected, field)
+    parsed = [_one_call(call) for call in expected] if isinstance(expected, list | tuple) else [None]
+    calls = [call for call in parsed if call is not None]
+    if len(calls) < len(parsed) or not calls:
         raise InputError(
-            f"'expected' of {field!r} is {describe(given)}; expected a list of calls with 'name' and 'args'"
+            f"'expected' of {field!r} is {describe(expected)}; expected a list of calls with 'name' and 'args'"
         )
     return calls
 
@@ -138,12 +138,12 @@ def _calls(result: CellResult, field: str) -> Iterator[ToolCall]:
 
 def _inner_calls(message: object) -> list[ToolCall] | None:
     """The calls that a message holds; None where it is no message, and may be a call itself."""
-    given = _get(message, "tool_calls")
-    if isinstance(given, list | tuple) and given:
-        return [call for call in map(_one_call, given) if call is not None]
+    tool_calls = _get(message, "tool_calls")
+    if isinstance(tool_calls, list | tuple) and tool_calls:
+        return [call for call in map(_one_call, tool_calls) if call is not None]
     content = _get(message, "content")
     if isinstance(content, list | tuple):
-        blocks = [one for one in content if _get(one, "type") == "tool_use"]
+        blocks = [block for block in content if _get(block, "type") == "tool_use"]
         return [call for call in map(_one_call, blocks) if call is not None]
     return None if _get(message, "role") is None and content is None else []
 
@@ -155,13 +155,15 @@ def _one_call(call: object) -> ToolCall | None:
     name = _get(call, "name")
     if not isinstance(name, str):
         return None
-    given: Any = next((found for key in ("args", "arguments", "input") if (found := _get(call, key)) is not None), {})
-    if isinstance(given, str):
+    arguments: Any = next(
+        (content for key in ("args", "arguments", "input") if (content := _get(call, key)) is not None), {}
+    )
+    if isinstance(arguments, str):
         try:
-            given = parse_json(given)
+            arguments = parse_json(arguments)
         except ValueError:  # a model may write what is no JSON: then it is the text
-            return ToolCall(name, given)
-    return ToolCall(name, given)
+            return ToolCall(name, arguments)
+    return ToolCall(name, arguments)
 
 
 def _get(thing: object, key: str) -> Any:

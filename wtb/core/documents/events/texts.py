@@ -10,7 +10,7 @@ from wtb.core.documents.events.common import Scores
 from wtb.core.providers.faults import describe
 from wtb.core.scoring.judgement import limit_name
 from wtb.core.scoring.unknown_costs import UnknownCost, in_sentence
-from wtb.core.texts import chosen, cut, listed_names, money, plural, printable, score, short, took
+from wtb.core.texts import cut, describe_choices, listed_names, money, plural, printable, score, short, took
 
 D = TypeVar("D")
 
@@ -260,7 +260,7 @@ _SAYS: dict[str, Callable[[Any], str]] = {
     "cost.unknown": _of(UnknownCost, in_sentence),
     "node.log": _of(
         dict[str, Any],
-        lambda d: f"{under(d)}: {d['message']}{_others(d, 'message', 'level', 'node', 'task', 'variant')}",
+        lambda d: f"{under(d)}: {d['message']}{_other_fields(d, 'message', 'level', 'node', 'task', 'variant')}",
     ),
     "node.progress": _of(nodes.NodeProgressData, lambda d: f"{under(d)}: {_done(d)}"),
     "node.metric": _of(nodes.NodeMetricData, lambda d: f"{under(d)}: {d['name']} = {d['value']:g}"),
@@ -275,12 +275,12 @@ _SAYS: dict[str, Callable[[Any], str]] = {
 def event_text(kind: str, data: Mapping[str, object], choices: Mapping[str, str] | None = None) -> str:
     """What an event says, on one line. `choices`: those of the combination whose number it has."""
     if choices is not None:
-        data = {**data, "combination": chosen(choices)}
+        data = {**data, "combination": describe_choices(choices)}
     say = _SAYS.get(kind)
     try:
-        text = say(data) if say is not None else f"{kind}{_others(data)}"
+        text = say(data) if say is not None else f"{kind}{_other_fields(data)}"
     except (LookupError, AttributeError, TypeError, ValueError):  # of another version of WTB, or from an archive
-        text = f"{kind}{_others(data)}"
+        text = f"{kind}{_other_fields(data)}"
     return printable(" ".join(text.split()))
 
 
@@ -316,8 +316,8 @@ def _call(data: nodes.ModelCalledData | nodes.ToolCalledData) -> str:
 
 def _rejected(data: executions.DecisionMadeData) -> str:
     """The edges that were tried before the one that was taken."""
-    tried = [f"{_end(to)}" + (f" if {when}" if when else "") for to, when, is_taken in data["tried"] if not is_taken]
-    return f" (not {', '.join(tried)})" if tried else ""
+    rejected = [f"{_end(to)}" + (f" if {when}" if when else "") for to, when, is_taken in data["tried"] if not is_taken]
+    return f" (not {', '.join(rejected)})" if rejected else ""
 
 
 def _end(node: str) -> str:
@@ -386,6 +386,6 @@ def _scored(scores: Scores | None) -> str:
     return f": {', '.join(f'{name} {score(value)}' for name, value in scores.items())}" if scores else ""
 
 
-def _others(data: Mapping[str, object], *known: str) -> str:
-    others = {key: value for key, value in data.items() if key not in known}
-    return " " + " ".join(f"{key}={short(value, 40)}" for key, value in others.items()) if others else ""
+def _other_fields(data: Mapping[str, object], *names: str) -> str:
+    rest = {key: value for key, value in data.items() if key not in names}
+    return " " + " ".join(f"{key}={short(value, 40)}" for key, value in rest.items()) if rest else ""

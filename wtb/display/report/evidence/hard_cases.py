@@ -32,7 +32,7 @@ def worst(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> Tellin
         why = "nothing was evaluated" if matrix["cells"]["succeeded"] else "no cell has succeeded"
         return {"metric": None, "better": None, "cases": [], "because": why}
     better = matrix["metrics"][metric]["better"]
-    score_rows = Scores(database, sweep).shown(metric)
+    score_rows = Scores(database, sweep).case_rows(metric)
     document: TellingCases = {"metric": metric, "better": better, "cases": [], "because": None}
     if not len(score_rows):
         return {**document, "because": f"no cell has a score by {metric}"}

@@ -137,7 +137,7 @@ def _every(database: Database, sweep: SweepRow, worst: TellingCases) -> Iterator
     """All cases in their order: of each the best and the worst combination by the primary metric."""
     sweep_id, sign = sweep.id, -1.0 if worst["better"] == "lower" else 1.0
     scores: dict[int, list[tuple[int, float]]] = {}
-    rows = Scores(database, sweep).shown(worst["metric"]).tolist() if worst["metric"] else []
+    rows = Scores(database, sweep).case_rows(worst["metric"]).tolist() if worst["metric"] else []
     for combination, case, value, _ in rows:
         scores.setdefault(int(case), []).append((int(combination), value))
     for number in evidence.case_numbers(database, sweep_id).values():

@@ -29,7 +29,9 @@ def standing(document: StandingDocument, width: int, color: bool = False) -> str
 def _facts(document: StandingDocument, name: str) -> list[tuple[str, str]]:
     about, owner, asked = document["execution"], document["owner"], document["asked"]
     single = about["sweep"]["kind"] == "single"
-    chosen = texts.chosen(about["choices"]) if about["choices"] is not None else _chosen(about["combinations"])
+    chosen = (
+        texts.describe_choices(about["choices"]) if about["choices"] is not None else _chosen(about["combinations"])
+    )
     repeat = f", repeat {about['repeat']}" if about["repeat"] else ""
     who = ""
     if owner is not None:

@@ -178,7 +178,7 @@ def _remarks(cells: Sequence[ExecutionCell], width: int) -> list[str]:
             for one in cell.get("comments", [])
         ]
         if about and len(cells) > 1:
-            lines += wrapped(words.chosen(cell["combination"]), width, "  ")
+            lines += wrapped(words.describe_choices(cell["combination"]), width, "  ")
         for text in about:
             lines += wrapped(text, width, "    " if len(cells) > 1 else "  ")
     return ["reasons and comments\n" + "\n".join(lines) + "\n"] if lines else []

@@ -15,7 +15,7 @@ from langgraph.types import Overwrite, StateUpdate
 from wtb.core.errors import InputError, NotFound, StateError
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoint_store import check_parent, no_checkpoint, unreached_line
-from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, shown
+from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, visible_state
 from wtb.core.tree.history import ExecutionHistory
 from wtb.core.values import Value
 from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph
@@ -146,7 +146,7 @@ class ThreadCheckpoints:
     def _decoded(self, checkpoint: Checkpoint, values: Iterable[Value]) -> Any:
         """Return the state of a checkpoint as the graph takes it: whole values, which no reducer merges."""
         data = {value.digest: value.data for value in values}
-        state = shown(checkpoint.state)
+        state = visible_state(checkpoint.state)
         if missing := [key for key, digest in state.items() if digest not in data]:
             raise InputError(f"checkpoint {checkpoint.id}: the value of {missing[0]!r} is missing; expected all values")
         decoded = {key: decode(data[digest]) for key, digest in state.items()}
