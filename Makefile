@@ -140,7 +140,7 @@ mutants: .venv/all-ready ## Apply each mutant of tests/structure to a copy, and 
 schemas: .venv/all-ready ## Write the JSON Schemas of documents, their contract and the table of docs/json.md, after a change of wtb/core/documents
 	$(BIN)/python -m scripts.write_schemas
 
-operations: .venv/all-ready ## Write the tables of docs/python.md, docs/api.md and docs/permissions.md again, after a change of operations or routes
+operations: .venv/all-ready ## Write the tables of docs/operations.md and docs/api.md again, after a change of operations or routes
 	$(BIN)/python -m scripts.write_operations
 
 untyped: ## Count annotations that are mappings to anything

@@ -56,7 +56,7 @@ PAGES = [
     for page in sorted(ROOT.glob(name))
 ]
 MARKED_PAGES = [
-    pytest.param(page, id=page.name, marks=[pytest.mark.nodes("langgraph")] if page.name == "langgraph.md" else [])
+    pytest.param(page, id=page.name, marks=[pytest.mark.nodes("langgraph")] if page.name.startswith("langgraph") else [])
     for page in PAGES
 ]
 UPDATE = bool(os.environ.get("WTB_UPDATE_DOCS"))
@@ -381,6 +381,9 @@ def end_processes(place: Path) -> None:
 def test_there_are_pages() -> None:
     assert {page.name for page in PAGES} >= {
         "README.md",
+        "first-sweep.md",
+        "langgraph-tutorial.md",
+        "nightly.md",
         "authoring.md",
         "langgraph.md",
         "sweep-file.md",
@@ -397,8 +400,7 @@ def test_there_are_pages() -> None:
         "tokens.md",
         "sign-in.md",
         "api.md",
-        "http-execute.md",
-        "http-events.md",
+        "http.md",
         "judges.md",
         "judge-labels.md",
         "cases.md",
