@@ -124,12 +124,13 @@ pin: ## Pin the images of deploy/ to their digests; needs Docker and a network
 pythons: ## Run the unit tests and one sweep with each Python of the PATH and of pyenv, in environments of their own
 	$(PYTHON) scripts/pythons.py
 
-check: .venv/all-ready ## Lint and type-check, and look whether tests/prose has every text
+check: .venv/all-ready ## Lint and type-check, look whether tests/prose has every text, and count how long and plain the docs are
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.prose --check
+	$(BIN)/python -m scripts.plain_docs
 
 prose: .venv/all-ready ## Write the texts that users read to tests/prose again, after a change of one; the diff shows which sentences changed
 	$(BIN)/python -m scripts.prose
