@@ -56,7 +56,9 @@ PAGES = [
     for page in sorted(ROOT.glob(name))
 ]
 MARKED_PAGES = [
-    pytest.param(page, id=page.name, marks=[pytest.mark.nodes("langgraph")] if page.name.startswith("langgraph") else [])
+    pytest.param(
+        page, id=page.name, marks=[pytest.mark.nodes("langgraph")] if page.name.startswith("langgraph") else []
+    )
     for page in PAGES
 ]
 UPDATE = bool(os.environ.get("WTB_UPDATE_DOCS"))
