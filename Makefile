@@ -124,12 +124,13 @@ pin: ## Pin the images of deploy/ to their digests; needs Docker and a network
 pythons: ## Run the unit tests and one sweep with each Python of the PATH and of pyenv, in environments of their own
 	$(PYTHON) scripts/pythons.py
 
-check: .venv/all-ready ## Lint and type-check, look whether tests/prose has every text, and count how long and plain the docs are
+check: .venv/all-ready ## Lint and type-check, look whether tests/prose has every text, and count untyped mappings and the words of the docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.prose --check
+	$(BIN)/python scripts/count_untyped.py
 	$(BIN)/python -m scripts.plain_docs
 
 prose: .venv/all-ready ## Write the texts that users read to tests/prose again, after a change of one; the diff shows which sentences changed
@@ -144,7 +145,7 @@ schemas: .venv/all-ready ## Write the JSON Schemas of documents, their contract 
 operations: .venv/all-ready ## Write the tables of docs/operations.md and docs/api.md again, after a change of operations or routes
 	$(BIN)/python -m scripts.write_operations
 
-untyped: ## Count annotations that are mappings to anything
+untyped: ## Count types that are mappings to anything, which have a bound
 	$(PYTHON) scripts/count_untyped.py
 
 lines: ## Count the lines of code, by package and for the core

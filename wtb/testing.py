@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from wtb.authoring.context.attempt_record import CaseView
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 from wtb.authoring.nodes import Node, Variant
 from wtb.core.errors import InputError, NodeError
+from wtb.core.mappings import Params, State
 from wtb.core.questions import Answer, Answers, place
 from wtb.core.serialization.codec import decode, encode
 from wtb.core.tree.checkpoints import Position, shown
@@ -28,7 +29,7 @@ __all__ = ["Answer", "CellResult", "ScoredCase", "run_cell", "run_node", "stub"]
 
 
 def stub(
-    node: Node, *, returns: Mapping[str, Any] | None = None, raises: BaseException | None = None, name: str = "stub"
+    node: Node, *, returns: State | None = None, raises: BaseException | None = None, name: str = "stub"
 ) -> Variant:
     """Add a variant that returns the same update each time, or raises.
 
@@ -60,7 +61,7 @@ def stub(
     if name in node.variants:
         raise InputError(f"node {node.name!r} has a variant {name!r} already; give this one another name=")
 
-    def canned(state: Any) -> Mapping[str, Any] | None:
+    def canned(state: Any) -> State | None:
         if raises is not None:
             raise raises
         return returns
@@ -72,10 +73,10 @@ def stub(
 def run_node(
     workflow: Any,
     node: str,
-    state: Mapping[str, Any],
+    state: State,
     *,
     variant: str | None = None,
-    params: Mapping[str, Any] | None = None,
+    params: Params | None = None,
     seed: int = 0,
     answers: Sequence[Any] = (),
 ) -> dict[str, Any]:
@@ -150,9 +151,7 @@ def _answer(given: Any) -> Answer:
     return Answer("approve", by="test", value=encode(given).decode())
 
 
-def run_cell(
-    workflow: Any, input: Mapping[str, Any], *, params: Mapping[str, Any] | None = None, **choices: str
-) -> CellResult:
+def run_cell(workflow: Any, input: State, *, params: Params | None = None, **choices: str) -> CellResult:
     """Run one cell in memory, from its input to the end.
 
     Args:

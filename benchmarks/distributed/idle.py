@@ -51,7 +51,9 @@ def _submitted(made: WorkerStack) -> float:
     (cell,) = cell_documents(made.database, sweep_id)
     committed = queries.find_sweep(made.database, sweep_id).started_at
     assert committed is not None, "it has run"
-    return float(cell["state"]["at"]) - committed
+    at = cell["state"]["at"]
+    assert isinstance(at, float), "the node wrote when it ran"
+    return at - committed
 
 
 def _at_rest(made: WorkerStack) -> float:

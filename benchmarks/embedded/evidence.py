@@ -17,7 +17,8 @@ from benchmarks.harness.figures import Figure, of_rounds
 from benchmarks.workloads.chain import STEPS, workflow
 from wtb import Sweep, evaluator
 from wtb.analysis.effects.attribution import attribute
-from wtb.analysis.matrix.build import made
+from wtb.analysis.matrix.build import matrix_from
+from wtb.analysis.matrix.facts import read_facts
 from wtb.analysis.scores import Scores
 from wtb.analysis.statistics import Design, compare
 from wtb.analysis.statistics.paired import Compare
@@ -51,7 +52,7 @@ def measure(environment: Environment, runs: int) -> Iterator[Figure]:
 
     def conclude() -> None:
         scored = Scores(database, row)
-        matrix = made(database, row, scored)
+        matrix = matrix_from(read_facts(database, row, scored))
         if list(matrix["metrics"]) != list(METRICS):
             raise RuntimeError(f"the metrics are {list(matrix['metrics'])}")
         for metric in METRICS:

@@ -98,7 +98,7 @@ def _label(cell: Cell, rater: str, label: float) -> Label:
 
 
 def write(file: Path, labels: Sequence[Label]) -> None:
-    """Write labels as `wtb judge check` and `wtb label --import` read them."""
+    """Write labels as `wtb judge check` and `wtb label import` read them."""
     with file.open("w", encoding="utf-8", newline="") as opened:
         writer = csv.DictWriter(opened, list(labels[0]))
         writer.writeheader()

@@ -216,7 +216,7 @@ class TestASweep:
 
     def test_is_held_against_itself_as_a_baseline(self, swept: Project) -> None:
         swept.write({"less.yaml": SWEEP.replace('mark: "?"', "mark: ''").replace("sweep: docs", "sweep: less")})
-        swept.inside("baseline", "set", "kept", "docs", "--repeat", "4", check=0)  # which agree: any fall is one
+        swept.inside("baseline", "repeat", "kept", "docs", "--times", "4", check=0)  # which agree: any fall is one
         worse = swept.inside("regress", "less.yaml", "--baseline", "kept", "--format", "json", check=1).json
         verdicts = {row["combination"]["draft.write"]: row["verdict"] for row in worse["rows"]}
         assert verdicts == {"default": "same", "shout": "worse"}
@@ -254,7 +254,7 @@ run: {pool: thread, concurrency: 1}
         project.inside("run", "held.yaml", "--break", "after draft.count if draft.words == 6", "--quiet")
         stood = {c["combination"]["retrieve"]: c["status"] for c in cells(project, "held")}
         assert stood == {"default": "succeeded", "wide": "pending"}
-        project.inside("break", "held", "--clear", check=0)
+        project.inside("breakpoint", "set", "held", "--clear", check=0)
         project.inside("resume", "held", "--quiet", check=0)
         assert {c["status"] for c in cells(project, "held")} == {"succeeded"}
         ((executed,),) = project.query("SELECT count(*) FROM node_runs WHERE status = 'succeeded'")
@@ -356,7 +356,7 @@ class TestOneInput:
         ways = [("show", one), ("history", one), ("tree", one), ("status", one), ("log", one), ("diff", one, one)]
         for way in [*ways, *((*way, "--format", "json") for way in ways), ("costs", one, "--format", "json")]:
             assert "~" not in project.inside(*way, check=0).stdout, way
-        project.inside("break", one, "--clear", check=0)
+        project.inside("breakpoint", "set", one, "--clear", check=0)
         assert project.inside("resume", one, check=0).json == alone("z")
 
     def test_starts_at_a_node_with_the_state_that_is_given(self, project: Project) -> None:

@@ -31,7 +31,7 @@ def test_labels_of_the_worst_have_no_interval_and_a_reason() -> None:
     assert np.isnan(found.interval).all()
     assert found.why_not is not None
     assert found.why_not.startswith("the judge scores the labelled cases 0 and the others 0.")
-    assert found.why_not.endswith("label the cases that `wtb label` draws, or give the `probability` of each")
+    assert found.why_not.endswith("label the cases that `wtb label draw` shows, or give the `probability` of each")
 
 
 def test_labels_of_random_cases_keep_their_interval() -> None:

@@ -109,7 +109,7 @@ class _Killer:
         open_ = "SELECT DISTINCT question FROM approvals WHERE status = 'open'"
         for (question,) in self.project.query(open_):
             text = answers(scenario)[question]
-            self.project.inside("answer", "--all", "approve", "--question", question, "--feedback", text, "--yes")
+            self.project.inside("answer-all", "approve", "--question", question, "--feedback", text, "--yes")
 
     def _is_completed(self, scenario: Scenario) -> bool:
         return self.project.query("SELECT status FROM sweeps WHERE name = :name", name=scenario.name) == [

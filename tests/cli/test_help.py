@@ -49,11 +49,11 @@ def test_help_shows_the_commands_in_groups_and_each_on_one_line(project: Project
     del found["Options"]
     names = {heading: [line.partition(" ")[0] for line in lines] for heading, lines in found.items()}
     assert {heading.partition(":")[0]: " ".join(group) for heading, group in names.items()} == {
-        "Write": "init workflow cases try plan",
-        "Run": "run start submit resume retry extend schedule",
-        "Steer": "pause cancel break approvals answer checkpoint rollback fork",
+        "Write": "init workflow cases try plan pilot",
+        "Run": "run start execution submit resume retry extend schedule",
+        "Steer": "pause cancel combination breakpoint approvals answer answer-all checkpoint rollback fork",
         "Look": "list status watch show log history tree diff files series telemetry costs",
-        "Compare": "matrix report score label comment judge compare pool baseline regress",
+        "Compare": "matrix report score scoring label comment judge compare pool baseline regress",
         "Keep": "pin unpin gc delete erase export import copy backup restore",
         "Host": "doctor db project session budget policy token user team access audit "
         "up down worker scheduler serve mcp flower",
@@ -152,6 +152,41 @@ def test_commands_of_other_tools_are_answered_with_ours(empty_project: Project, 
     said = " ".join(empty_project.inside(command, check=2).said.replace("│", " ").split())
     assert sentence("No such command '{}'; use `wtb {}`", command, ours) in said
     assert "serve" not in ours or "--open" in empty_project.inside("serve", "--help", check=0).stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "removed", "replacements"),
+    [
+        ("plan sweep.yaml --pilot 3", "plan --pilot", ["pilot"]),
+        ("start flow:wf --create-only", "start --create-only", ["execution create"]),
+        ("cancel nightly --combination answer=terse", "cancel --combination", ["combination stop"]),
+        ("break nightly --add answer", "break", ["breakpoint list", "breakpoint set"]),
+        ("break --help", "break", ["breakpoint list", "breakpoint set"]),
+        ("answer --all approve", "answer --all", ["answer-all"]),
+        ("score nightly --status 1ng62xyrfv95", "score --status", ["scoring show"]),
+        ("score nightly --cancel=1ng62xyrfv95", "score --cancel", ["scoring cancel"]),
+        ("label nightly --rater ana", "label", ["label draw", "label answer"]),
+        ("label nightly --import labels.csv", "label --import", ["label import"]),
+        ("label --export labels.csv nightly", "label --export", ["label export"]),
+        ("comment nightly c1 text", "comment", ["comment add", "comment list"]),
+        ("comment nightly --delete 3", "comment --delete", ["comment delete"]),
+        ("baseline set main nightly --repeat 2", "baseline set --repeat", ["baseline repeat"]),
+    ],
+)
+def test_a_removed_spelling_names_the_new_command(
+    empty_project: Project, typed: str, removed: str, replacements: list[str]
+) -> None:
+    refused = empty_project.inside(*typed.split(), check=2)
+    commands = " or ".join(f"`wtb {command}`" for command in replacements)
+    assert refused.stderr == f"error: {sentence('`wtb {}` is now {}', removed, commands)}\n"
+    assert not empty_project.file.exists()
+
+
+@pytest.mark.parametrize("typed", ["label expport", "comment ad nightly", "baseline st", "score nightly --stattus"])
+def test_a_typo_is_no_removed_spelling(empty_project: Project, typed: str) -> None:
+    said = empty_project.inside(*typed.split(), check=2).said
+    assert "No such" in said
+    assert "is now" not in said
 
 
 def test_a_report_of_no_form_names_the_forms(shared_project: Project) -> None:

@@ -122,10 +122,48 @@ TOKENS = (
 )
 # Those that end by themselves, without a server.
 COMMANDS = (
-    *("plan", "run", "start", "resume", "retry", "pause", "cancel", "break", "compare", "regress", "matrix", "score"),
+    *(
+        "plan",
+        "run",
+        "start",
+        "resume",
+        "retry",
+        "pause",
+        "cancel",
+        "breakpoint",
+        "compare",
+        "regress",
+        "matrix",
+        "score",
+    ),
     *("report", "list", "status", "show", "log", "history", "tree", "diff", "series", "rollback", "fork"),
-    *("export", "import", "approvals", "answer", "doctor", "costs", "gc", "pin", "unpin", "files", "submit"),
-    *("baseline", "workflow", "db", "session", "budget", "schedule"),
+    *(
+        "export",
+        "import",
+        "approvals",
+        "answer",
+        "answer-all",
+        "doctor",
+        "costs",
+        "gc",
+        "pin",
+        "unpin",
+        "files",
+        "submit",
+    ),
+    *(
+        "baseline",
+        "workflow",
+        "db",
+        "session",
+        "budget",
+        "schedule",
+        "pilot",
+        "label",
+        "comment",
+        "scoring",
+        "combination",
+    ),
 )
 
 

@@ -322,7 +322,7 @@ def test_who_retries_is_told_and_a_server_that_is_away_keeps_nobody_from_it(proj
 def test_a_sweep_whose_tools_changed_has_no_repeats(project: Project) -> None:
     project.inside("run", "sweep.yaml", check=0)
     change_description(project)
-    refused = project.inside("baseline", "set", "main", "first", "--repeat", "1")
+    refused = project.inside("baseline", "repeat", "main", "first")
     assert sentence("servers have changed {} since it ran", "files.read") in refused.said
 
 

@@ -275,11 +275,11 @@ def test_people_read_them_in_80_columns(project: Project) -> None:
     assert project.inside("show", execution, "--key", "answer", check=0).stdout == "\x1b[31mred b\n"
     assert project.inside("show", "s", "--case", "c", "--key", "question", check=0).stdout == "c\n"
     assert "contains: 'red a' is not in answer" in shown, "the reason for the score"
-    project.inside("comment", "s", "c", "Too \x1b[31mlong", "--row", "1", check=0)
+    project.inside("comment", "add", "s", "c", "Too \x1b[31mlong", "--row", "1", check=0)
     commented = project.inside("show", "s", "--outputs", "--case", "c", check=0).stdout
     assert "[31mlong" in commented
     assert "\x1b" not in commented
-    assert "case c, row 1" in project.inside("comment", "s", check=0).stdout
+    assert "case c, row 1" in project.inside("comment", "list", "s", check=0).stdout
     lines = list(
         csv.DictReader(project.inside("show", "s", "--outputs", "--format", "csv", check=0).stdout.splitlines())
     )
@@ -289,8 +289,8 @@ def test_people_read_them_in_80_columns(project: Project) -> None:
     ]
     assert (lines[1]["contains"], lines[1]["contains.reason"]) == ("0.0", "'red a' is not in answer")
     assert lines[5]["comments"].endswith("Too \x1b[31mlong")
-    assert project.inside("comment", "s", "--delete", "1", check=0).stdout == "comment 1 deleted\n"
-    assert project.inside("comment", "s", "c", "--row", "1", check=2).said
+    assert project.inside("comment", "delete", "s", "1", check=0).stdout == "comment 1 deleted\n"
+    assert project.inside("comment", "add", "s", "c", "--row", "1", check=2).said
     assert project.inside("show", "s", "--format", "csv", check=2).said
     for options in (("--worst", "x"), ("--differ", "0"), ("--outputs", "--cells"), ("--outputs", "--tag", "x")):
         assert project.inside("show", "s", *options, check=2).said

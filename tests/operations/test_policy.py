@@ -190,7 +190,11 @@ def test_a_policy_that_fails_denies_although_cedar_skips_it(place: Context, fold
         ("permit(principal, action, resource", r"bad\.cedar: .*unexpected end of input|bad\.cedar"),
         ('permit(principal, action == Action::"submitt", resource);', "submitt"),
         ('forbid(principal, action == Action::"submit", resource);', "'submit'; write 'sweeps.submit'"),
-        ('forbid(principal, action == Action::"plan --pilot", resource);', "'plan --pilot'; write 'sweeps.plan'"),
+        ('forbid(principal, action == Action::"plan --pilot", resource);', "'plan --pilot'; write 'sweeps.run_pilot'"),
+        (
+            'forbid(principal, action == Action::"baseline set --repeat", resource);',
+            "'baseline set --repeat'; write 'baselines.set'",
+        ),
         ('forbid(principal, action == Action::"executions.start", resource);', "write 'sweeps.run'"),
         ("permit(principal, action, resource) when { context.limit_cents > 5 };", "limit_cents"),
         ('permit(principal, action, resource) when { context.colour == "red" };', "colour"),

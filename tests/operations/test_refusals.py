@@ -75,6 +75,7 @@ OTHERS: Mapping[str, Any] = {
     "rater": "ann",
     "text": "a comment",
     "number": 1,
+    "scoring": "0123456789ab",
 }
 
 
@@ -83,7 +84,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "executions.rollback": {"to": "double"},
     "executions.undo_rollback": {"undo": True},
     "questions.answer": {"ref": "nothing", "action": "approve"},
-    "questions.answer_all": {"ref": "approve", "all_": True, "yes": True},
+    "questions.answer_all": {"action": "approve", "yes": True},
     "budgets.set": {"usd": 1, "project": "search"},
     "combinations.add": {"all_cases": True},
     "sweeps.extend": {"repeats": 2},
@@ -95,6 +96,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "sweeps.show_status": {"ref": "first"},
     "comments.add": {"case": "one", "text": "a comment"},
     "comments.delete": {"number": 1},
+    "breakpoints.set": {"clear": True},
     "events.count": {"summary": True},
     "outputs.list": {"outputs": True},
     "files.read": {"path": "a.txt"},
@@ -107,7 +109,6 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
     "sweeps.submit_published": {"published": True},
     "baselines.repeat": {"repeat": 1},
     "scorings.submit": {"published": True},
-    "scorings.cancel": {"cancel": "0123456789ab", "scoring": "0123456789ab"},
     "sessions.change": {"usd": 1},
     "sweeps.pool": {"refs": ["first"]},
     "sweeps.cancel": {"ref": "asking", "yes": True},
@@ -118,7 +119,7 @@ EXTRA: Mapping[str, Mapping[str, Any]] = {
 ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("executions.start_published", "approval"): "a single mode is a text, several are a list",
     ("sweeps.submit", "priority"): "it needs PostgreSQL, which is checked first",
-    ("questions.answer_all", "action"): "the first argument of the command, where others have the question",
+    ("questions.answer_all", "action"): "an empty one is a missing one, which the preview refuses",
     ("costs.show", "by"): "names in one text, which the command reads",
     ("evaluators.preview", "evaluator"): "its state is JSON, which the command reads",
     ("matrices.show", "group_by"): "names in one text, which the command reads",
@@ -238,7 +239,7 @@ def from_command(name: str, argument: str, bad: Any) -> str | None:
             text = "=".join(*given.items()) if isinstance(given, dict) else given  # of one pair
             option = max(one.opts, key=len) + ("" if given is True else f"={text}")
             is_option = one.param_type_name == "option"
-            typed[one.param_type_name].append(option if is_option else str(values[one.name]))
+            typed[one.param_type_name].append(option if is_option else str(text))
     with pytest.raises(WTBError) as refused:
         command.main([*typed["option"], "--", *typed["argument"]], standalone_mode=False)
     assert refused.value.option == option_of(command, argument)

@@ -19,7 +19,15 @@ from scripts.write_operations import TABLES, updated
 from wtb.cli.commands import ENTRIES
 from wtb.cli.main import app
 from wtb.core.documents.administration import NewTokenDocument
-from wtb.operations.registry import OPERATIONS, Effect, Operation, Permission, id_of_command
+from wtb.operations.registry import (
+    OPERATIONS,
+    REMOVED_COMMANDS,
+    Effect,
+    Operation,
+    Permission,
+    id_of_command,
+    id_of_spelling,
+)
 
 # Commands that host, read code or write files, and act on nothing that a database holds; and what a scheduler starts.
 NO_OPERATIONS = {
@@ -82,6 +90,14 @@ def test_an_id_is_a_resource_and_a_verb() -> None:
 def test_a_command_names_its_operation() -> None:
     assert [id for id, operation in OPERATIONS.items() if id_of_command(operation.command) != id] == []
     assert id_of_command("nothing") is None
+
+
+def test_a_removed_spelling_is_no_command_and_leads_to_an_operation_with_one() -> None:
+    spellings = REMOVED_COMMANDS.keys()
+    assert not spellings & {operation.command for operation in OPERATIONS.values()}
+    assert [spelling for spelling in spellings if id_of_command(spelling) is not None] == []
+    assert {id_of_spelling(spelling) for spelling in spellings} <= OPERATIONS.keys()
+    assert id_of_spelling("pilot") == id_of_command("pilot")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -185,9 +201,6 @@ DIFFERENCES = {
     ("submit", "create_only"): "of a single input, as `wtb start` takes it",
     ("submit", "keys"): "those of the file",
     ("score", "published"): "asks for another operation",
-    ("score", "scoring"): "is `status`, or what was just asked for",
-    ("score", "status"): "asks for another operation",
-    ("score", "cancel"): "asks for another operation",
     ("workflow show", "published"): "asks for another operation",
     ("workflow show", "workflow"): "is `name`, or what it is imported by",
     ("workflow show", "name"): "is `workflow`",
@@ -196,10 +209,8 @@ DIFFERENCES = {
     ("compare", "ref"): "is `before`, with --row",
     ("matrix", "other_factor"): "the second one of --pivot",
     ("judge check", "at_least"): "an exit code",
-    ("label", "take"): "is `labels`, of --import",
-    ("label", "labels"): "is --import",
-    ("label", "write"): "a file of what is listed",
-    **{("label", one): "of what was drawn, which the command knows" for one in ("case", "answer", "label")},
+    ("label export", "file"): "a file of what is listed",
+    **{("label answer", one): "of what was drawn, which the command knows" for one in ("case", "answer", "label")},
     ("judge rank", "asking"): "is made of the options that follow",
     **{
         ("judge rank", option): "is of `asking`"
@@ -225,11 +236,11 @@ DIFFERENCES = {
     ("extend", "run"): "is --no-run",
     ("fork", "no_run"): "is `run`, the other way round",
     ("fork", "run"): "is --no-run",
-    ("answer", "all_"): "asks for another operation",
-    ("answer", "feedback_file"): "`feedback` from a file",
-    ("answer", "value_file"): "`value` from a file",
+    **{(command, "feedback_file"): "`feedback` from a file" for command in ("answer", "answer-all")},
+    **{(command, "value_file"): "`value` from a file" for command in ("answer", "answer-all")},
     ("answer", "no_run"): "is `run`, the other way round",
     ("answer", "run"): "is --no-run",
+    ("answer-all", "run"): "whoever answers many continues with `wtb resume`",
     ("regress", "final"): "a baseline is of the other cases",
     ("submit", "ref"): "of --wait: what was just submitted",
     ("submit", "timeout"): "of --wait: Ctrl-C ends it",
@@ -258,9 +269,9 @@ def taken(name: str) -> set[str]:
     return {part for one in named - OF_THE_PROCESS for part in parts.get(one, {one})}
 
 
-@pytest.mark.parametrize("name", sorted({words_of(name) for name in OPERATIONS} - {"start"}))
+@pytest.mark.parametrize("name", sorted({words_of(name) for name in OPERATIONS} - {"start", "execution create"}))
 def test_a_command_and_its_operations_take_the_same(name: str) -> None:
-    """`start` makes a sweep of what it is given: the keys of a sweep file, and `input`."""
+    """The two left out make a sweep of what they are given: the keys of a sweep file, and `input`."""
     options = {one.name for one in COMMANDS[name].params} - PRESENTATION
     taken_by_both = {"session"}  # where an operation takes none, it is that of the sweep or of the bench
     differing = {argument for command, argument in DIFFERENCES if command == name} | taken_by_both

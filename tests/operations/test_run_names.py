@@ -193,13 +193,13 @@ def test_a_run_that_is_only_created_begins_when_it_is_resumed(bench: Bench) -> N
 
 
 def test_the_command_creates_a_run_and_rejects_a_sweep_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("start", "alpha", "--set", "text=later", "--create-only") == 0
+    assert main("execution", "create", "alpha", "--set", "text=later") == 0
     captured = capsys.readouterr()
     assert sentence("begin it with: wtb resume {}", captured.out.strip()) in captured.err
     assert main("resume", captured.out.strip()) == 0
     assert "later" in capsys.readouterr().out
     (project / "sweep.yaml").write_text(textwrap.dedent("sweep: s\nworkflow: alpha\ncases: []\nvary: {}\n"))
-    assert main("start", "sweep.yaml", "--create-only") == 2
+    assert main("execution", "create", "sweep.yaml") == 2
     assert sentence("{} is a file; expected a workflow", "'sweep.yaml'") in capsys.readouterr().err
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +19,8 @@ from wtb.core.errors import StoreError
 from wtb.hosting.servers.databases import connect
 from wtb.store import engine
 from wtb.store.database import Database
+from wtb.store.files.store import FileStore
+from wtb.store.housekeeping.files import other_owners
 from wtb.store.transactions import Scope
 
 HERE = sa.text("SELECT pg_backend_pid()")
@@ -117,3 +121,24 @@ def test_a_new_file_that_stays_locked_is_an_error(
     monkeypatch.setattr(engine, "_BUSY_S", 0.0)
     with pytest.raises(StoreError, match=sentence("database is {}", "locked")):
         Database(sqlite_url).revision()
+
+
+def test_a_process_that_opens_its_database_again_keeps_the_locks_of_its_connections(tmp_path: Path) -> None:
+    """Closing a descriptor of a file ends the process's POSIX locks on it; the next to leave would delete the WAL."""
+    file = tmp_path / "wtb.db"
+    first, second = Database(f"sqlite:///{file}"), Database(f"sqlite:///{file}")
+    first.prepare()
+    count = sa.text("SELECT count(*) FROM sessions")
+    before = first.scalar(count)
+
+    second.prepare()
+    second.close()
+    files = FileStore(tmp_path / "files")
+    assert other_owners(first, files) == []
+    insert = "INSERT INTO sessions (id, name, created_at) VALUES ('s', 's', 0)"
+    program = f"import sqlite3; c = sqlite3.connect({str(file)!r}); c.execute({insert!r}); c.commit(); c.close()"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+    assert file.with_name("wtb.db-wal").exists()
+    assert first.scalar(count) == before + 1
+    first.close()

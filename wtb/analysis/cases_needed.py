@@ -69,11 +69,11 @@ def _spread(bound: Bound, database: Database | None, metric: str, pilot: SweepRo
             if found is not None:
                 return found
     for low, high in _scales(bound, metric):
-        limits = f"on its scale from {low:g} to {high:g}; a pilot (`wtb plan --pilot`) says more"
+        limits = f"on its scale from {low:g} to {high:g}; a pilot (`wtb pilot`) says more"
         return (high - low) * math.sqrt(0.5), f"at worst, {limits}"
     return None, (
         f"nobody knows how far {metric} differs by itself: run the sweep once, or measure it with "
-        "`wtb baseline set NAME SWEEP --repeat N`"
+        "`wtb baseline repeat NAME SWEEP --times N`"
     )
 
 

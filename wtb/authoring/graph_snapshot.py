@@ -12,15 +12,17 @@ import orjson
 from wtb.authoring.edges import END
 from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.workflow_facts import WorkflowFacts
+from wtb.core.mappings import Params
 from wtb.core.serialization.plain_json import storable
 from wtb.core.serialization.storable import unstorable
+from wtb.core.values import Json
 
 if TYPE_CHECKING:
     from wtb.core.documents.workflows.graphs import NodeDocument, WorkflowDocument
 
 
 class _Metadata(TypedDict, total=False):
-    metadata: dict[str, Any]
+    metadata: dict[str, Json]
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function in an annotation: another one in each process
@@ -68,7 +70,7 @@ def graph_snapshot(workflow: WorkflowFacts) -> WorkflowDocument:
     }
 
 
-def variant_parameters(workflow: WorkflowFacts) -> dict[str, dict[str, dict[str, Any]]]:
+def variant_parameters(workflow: WorkflowFacts) -> dict[str, dict[str, Params]]:
     """Return what the callable of each variant takes, by node: its defaults, and what the variant sets."""
     return {
         node.name: {variant.name: _parameters(variant) for variant in node.variants.values()}
@@ -76,7 +78,7 @@ def variant_parameters(workflow: WorkflowFacts) -> dict[str, dict[str, dict[str,
     }
 
 
-def _parameters(variant: Variant) -> dict[str, Any]:
+def _parameters(variant: Variant) -> Params:
     signature = inspect.signature(variant.fn).parameters.values() if callable(variant.fn) else ()
     defaults = {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
     return {**defaults, **variant.params}

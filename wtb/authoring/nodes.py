@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, overload
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean, nearest_names
+from wtb.core.mappings import Params
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
@@ -105,7 +106,7 @@ class Variant:
     node: str
     name: str
     fn: Callable[..., Any]
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     description: str = ""
     active: bool = True
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from wtb.authoring.boundary import check_key
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, describe, did_you_mean
+from wtb.core.mappings import State
 from wtb.core.tree.checkpoints import is_hidden
 
 Reducer = Callable[[Any, Any], Any]
@@ -95,7 +96,7 @@ class Schema:
             raise StateError(f"{who} wrote key {name!r}, which the state does not have{did_you_mean(name, self.keys)}")
         return name
 
-    def view(self, values: dict[str, Any]) -> Any:
+    def view(self, values: State) -> Any:
         """What a node is given: the dict itself, or an instance of the dataclass or model."""
         if self.cls is None or is_typed_dict(self.cls):
             return values
@@ -115,7 +116,7 @@ class Schema:
             first = error.errors()[0]
             raise StateError(f"{who} wrote key {name!r}: {first['msg']}, found {first['input']!r}") from error
 
-    def read_input(self, given: Mapping[str, Any]) -> InputRead:
+    def read_input(self, given: State) -> InputRead:
         """Convert a case's input to state values, or say what is wrong with it."""
         unknown = [] if self.open else [name for name in given if name not in self.keys]
         problems = [f"key {describe(name)} is not in the state{did_you_mean(name, self.keys)}" for name in unknown[:10]]
@@ -133,7 +134,7 @@ class Schema:
         have = set(given)
         return [key.name for key in self.keys.values() if key.required and key.name not in have]
 
-    def _read_model(self, given: Mapping[str, Any]) -> InputRead:
+    def _read_model(self, given: State) -> InputRead:
         import pydantic
 
         values, problems = InputRead({}, [])
@@ -207,7 +208,7 @@ def _takes_two(fn: Callable[..., Any]) -> bool:
     return len(needed) <= 2 and (len(positional) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters))
 
 
-def _dataclass_view(shape: type, values: dict[str, Any]) -> Any:
+def _dataclass_view(shape: type, values: State) -> Any:
     try:
         return shape(**values)
     except TypeError as error:

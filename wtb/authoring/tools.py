@@ -21,6 +21,7 @@ from typing import Any, NotRequired, Protocol, TypedDict
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, meant_or_known
+from wtb.core.mappings import Arguments
 from wtb.core.serialization.codec import decode, encode
 from wtb.core.serialization.plain_json import storable
 
@@ -82,7 +83,7 @@ OnCall = Callable[[ToolReport], None]
 class Gate(Protocol):
     """Holds calls of tools against policies."""
 
-    def check(self, tool: str, arguments: Mapping[str, Any], stored: str, result: str | None) -> str | None:
+    def check(self, tool: str, arguments: Arguments, stored: str, result: str | None) -> str | None:
         """Return what an earlier call returned, or None if this one is to be made; see `ToolGate`."""
 
 
@@ -222,9 +223,9 @@ class _Bound:
             return calling if _in_loop() else _run(calling)
         return self._done(result, given, at, clock)
 
-    async def _awaited(self, made: Awaitable[Any], given: str, at: float, clock: float) -> Any:
+    async def _awaited(self, awaitable: Awaitable[Any], given: str, at: float, clock: float) -> Any:
         try:
-            result = await made
+            result = await awaitable
         except Exception as error:
             self._failed(error, given, at, clock)
             raise
@@ -246,7 +247,7 @@ class _Bound:
         self.tools.report(self.tool, given, at, time.perf_counter() - clock, error=text, status="failed")
 
 
-def encoded_arguments(tool: str, arguments: Mapping[str, Any]) -> str:
+def encoded_arguments(tool: str, arguments: Arguments) -> str:
     """The arguments of a call as typed JSON. Raises StateError naming tool and argument."""
     for name, value in arguments.items():
         try:

@@ -27,6 +27,8 @@ from wtb.authoring.tools import Tool
 from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.arguments.approval import Approval, approval_problems
 from wtb.core.errors import InputError, WorkflowError, did_you_mean
+from wtb.core.mappings import Params
+from wtb.core.values import Json
 
 DEFAULT: Final = "default"
 
@@ -80,7 +82,7 @@ class Workflow:
         description: str = "",
         version: str = "",
         metadata: Mapping[str, Any] | None = None,
-        params: Mapping[str, Any] | None = None,
+        params: Params | None = None,
         resources: Callable[[], Any] | None = None,
         max_steps: int = 100,
         approval: Approval = "manual",
@@ -216,12 +218,12 @@ class Workflow:
 
         def add(function: Callable[..., Any]) -> Tool:
             called = str(name or getattr(function, "__name__", type(function).__name__))
-            made = Tool(called, function, reverse, (inspect.getdoc(function) or "").partition("\n")[0])
+            tool = Tool(called, function, reverse, (inspect.getdoc(function) or "").partition("\n")[0])
             if called in self.tools:
                 self.problems.append(f"two tools are named {called!r}")
-            self.problems += made.problems()
-            self.tools[called] = made
-            return made
+            self.problems += tool.problems()
+            self.tools[called] = tool
+            return tool
 
         return add if fn is None else add(fn)
 
@@ -351,7 +353,7 @@ class Workflow:
             self.nodes[variant.node].variants[variant.name] = variant
         return found
 
-    def param_problems(self, params: Mapping[str, Any]) -> list[str]:
+    def param_problems(self, params: Params) -> list[str]:
         """Check the params that a sweep gives.
 
         Args:
@@ -413,7 +415,7 @@ def _name(node: NodeLike) -> str:
 def _checked_metadata(workflow: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the metadata of a workflow. Raises InputError if JSON cannot write it."""
     try:
-        copied: dict[str, Any] = orjson.loads(orjson.dumps(dict(metadata)))
+        copied: dict[str, Json] = orjson.loads(orjson.dumps(dict(metadata)))
     except (TypeError, ValueError) as error:
         raise InputError(f"workflow {workflow!r}: metadata: {error}; expected what JSON can write") from None
     return copied

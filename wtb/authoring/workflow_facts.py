@@ -13,6 +13,8 @@ from wtb.authoring.state_schema import Schema
 from wtb.authoring.tools import Tool
 from wtb.core.arguments.approval import Approval
 from wtb.core.classes.frozen import frozen
+from wtb.core.mappings import Params
+from wtb.core.values import Json
 
 _TASK_NUMBER = re.compile(r"\|[0-9]+\.")  # in keys of an inner graph that one step runs several times
 
@@ -57,8 +59,8 @@ class WorkflowFacts:
     source: Any
     version: str
     description: str
-    metadata: Mapping[str, Any]
-    params: Mapping[str, Any]
+    metadata: Mapping[str, Json]
+    params: Params
     resources: Callable[[], Any] | None
     max_steps: int
     approval: Approval

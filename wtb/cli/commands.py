@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.abc import MetaPathFinder
@@ -20,16 +21,16 @@ from typer.core import TyperCommand, TyperGroup
 
 from wtb.cli.console import note_command
 from wtb.config.garbage import start_collecting
-from wtb.core.errors import WTBError
-from wtb.operations.registry import OPERATIONS, id_of_command
+from wtb.core.errors import InputError, WTBError
+from wtb.operations.registry import OPERATIONS, REMOVED_COMMANDS, id_of_command
 
 
 class Entry(NamedTuple):
     """A command: the module under `wtb.cli` that has it, and the first sentence of its help if it is no operation.
 
-    The module has a function of the command's name (with `_` behind it where Python uses the name), whose parameters
-    are the command's, and whose docstring is its help and ends with examples; or a mapping of the commands in it by
-    name, called as the command in capitals.
+    The module has a function of the command's name (with `_` for `-`, and behind it where Python uses the name), whose
+    parameters are the command's, and whose docstring is its help and ends with examples; or a mapping of the commands
+    in it by name, called as the command in capitals.
 
     ahead: what is called with the command's options before what the command needs is imported.
     """
@@ -47,10 +48,12 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "cases": Entry("run.case_file"),
         "try": Entry("run.trying"),
         "plan": Entry("run.sweeps"),
+        "pilot": Entry("run.sweeps"),
     },
     "Run: sweeps and single inputs": {
         "run": Entry("run.sweeps", ahead="operations.running.ahead:start_node_process"),
         "start": Entry("run.start"),
+        "execution": Entry("run.start", "Store an input for a workflow, to be begun later."),
         "submit": Entry("run.submit"),
         "resume": Entry("run.resume"),
         "retry": Entry("run.resume"),
@@ -60,9 +63,11 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
     "Steer: what runs, and what waits for you": {
         "pause": Entry("control.pause_cancel"),
         "cancel": Entry("control.pause_cancel"),
-        "break": Entry("control.pause_cancel"),
+        "combination": Entry("control.pause_cancel", "Stop some combinations of a sweep."),
+        "breakpoint": Entry("control.pause_cancel", "Say where executions pause."),
         "approvals": Entry("control.approvals"),
         "answer": Entry("control.approvals"),
+        "answer-all": Entry("control.approvals"),
         "checkpoint": Entry("control.checkpoints"),
         "rollback": Entry("control.rollback"),
         "fork": Entry("control.rollback"),
@@ -85,8 +90,9 @@ GROUPS: Mapping[str, Mapping[str, Entry]] = {
         "matrix": Entry("results.matrix"),
         "report": Entry("results.report"),
         "score": Entry("results.matrix"),
-        "label": Entry("results.label"),
-        "comment": Entry("results.comment"),
+        "scoring": Entry("results.matrix", "Follow or end what workers were asked to score."),
+        "label": Entry("results.label", "Label answers, drawn at random and shown without their rows."),
+        "comment": Entry("results.comment", "Comment on cells, for everyone who may read the sweep."),
         "judge": Entry("results.judge", "Hold judges against labels of people."),
         "compare": Entry("results.compare"),
         "pool": Entry("results.pool"),
@@ -146,6 +152,33 @@ _ELSEWHERE: Mapping[str, str] = {
 }
 
 
+def _check_spelling(arguments: Sequence[str]) -> None:
+    """Raise InputError with the commands that replaced a removed spelling, if somebody typed one."""
+    replacements: dict[str, list[str]] = {}
+    for removed, id in REMOVED_COMMANDS.items():
+        spelling = " ".join(word for word in removed.split() if word.islower())
+        if _is_spelled(arguments, spelling):
+            replacements.setdefault(spelling, []).append(f"`wtb {OPERATIONS[id].command}`")
+    if replacements:
+        spelling = max(replacements, key=len)  # the one with an option
+        raise InputError(f"`wtb {spelling}` is now {' or '.join(replacements[spelling])}")
+
+
+def _is_spelled(arguments: Sequence[str], spelling: str) -> bool:
+    words, _, option = spelling.partition(" --")
+    typed, others = list(arguments[: len(words.split())]), arguments[len(words.split()) :]
+    if typed != words.split():
+        return False
+    if option:
+        return any(argument.partition("=")[0] == f"--{option}" for argument in others)
+    names = [
+        operation.command.split()[1] for operation in OPERATIONS.values() if operation.command.startswith(f"{words} ")
+    ]
+    if not names:
+        return True
+    return bool(others) and others[0] != "--help" and not get_close_matches(others[0], names)
+
+
 class CommandGroup(TyperGroup):
     """All commands of `wtb`. Help lists them from the table; one is imported when it or its own help is asked for.
 
@@ -170,6 +203,8 @@ class CommandGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in _ELSEWHERE:
             ctx.fail(f"No such command '{args[0]}'; use `wtb {_ELSEWHERE[args[0]]}`")
+        if args:
+            _check_spelling(args)
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and self.commands[str(name)], rest
 
@@ -206,7 +241,8 @@ def _commands_of(module: str) -> Mapping[str, Any]:
 def _add(part: typer.Typer, name: str, entry: Entry, code: ModuleType) -> None:
     inner = getattr(code, name.upper(), None)
     if inner is None:
-        part.command(name)(getattr(code, f"{name}_", None) or getattr(code, name))
+        function = name.replace("-", "_")
+        part.command(name)(getattr(code, f"{function}_", None) or getattr(code, function))
         return
     group = typer.Typer(no_args_is_help=True, help=summary(name))
     for inner_name, function in inner.items():

@@ -8,7 +8,6 @@ from wtb.operations.registry import id_of_command
 # What to do where the code is not here, by the option that needs it.
 _WITHOUT_CODE = {
     "wait": "without it, `wtb watch` follows what was submitted",
-    "pilot": "`wtb submit --limit N` has workers run N cases, and `wtb costs` says what they cost",
 }
 
 

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import orjson
@@ -162,7 +162,7 @@ def payload_of(target: Target) -> Payload:
     return target.get("payload", of_host)
 
 
-def shaped(payload: Payload, message: Mapping[str, object], key: str) -> dict[str, Any]:
+def shaped(payload: Payload, message: Mapping[str, object], key: str) -> dict[str, object]:
     """Return a message as its receiver reads it: as it is, or its text and a link.
 
     Sources: Slack, "Sending messages using incoming webhooks" and "Formatting text for app surfaces";

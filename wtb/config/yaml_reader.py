@@ -23,6 +23,7 @@ import yaml
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.values import Json
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 50
@@ -210,7 +211,7 @@ class _Reader:
         if len(loc) > MAX_DEPTH:  # only an alias within its own anchor gets there
             _refuse_depth(self._file, line)
         if isinstance(node, yaml.MappingNode):
-            mapping: dict[str, Any] = {}
+            mapping: dict[str, Json] = {}
             for key_node, value_node in self._merged(node) if self._aliases else node.value:
                 key = self._key(key_node, loc)
                 mapping[key] = self.value(value_node, (*loc, key), key_node.start_mark.line + 1)

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from wtb.core.tree.combinations import in_words
+from wtb.core.values import Json
 
 _COLORS = {
     **dict.fromkeys(("succeeded", "completed", "ok", "alive"), "32"),
@@ -129,7 +130,7 @@ def bytes_of(count: float) -> str:
     return f"{count / 1000**power:.{1 if power else 0}f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
 
 
-def metadata(values: Mapping[str, Any]) -> str:
+def metadata(values: Mapping[str, Json]) -> str:
     """Write the metadata of a workflow on one line."""
     return ", ".join(f"{printable(name)}: {short(value)}" for name, value in values.items())
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from wtb.core.errors import StateError
 from wtb.core.serialization.codec import digest, encode
 
-Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
-"""What JSON can say, as it is read."""
+if TYPE_CHECKING:
+    Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+    """What JSON can say, as it is read."""
+else:
+    Json = Any  # pydantic, which makes schemas of documents, follows no recursive alias; any value of theirs is JSON
 
 
 class Value(NamedTuple):

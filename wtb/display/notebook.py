@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wtb.core import texts
 from wtb.core.documents.events.texts import under
+from wtb.core.mappings import Params
 from wtb.display.matrix import recommendation, sentences, summary
 from wtb.display.report.html.environment import render
 from wtb.display.report.html.matrix_tables import matrix_tables
@@ -51,7 +52,7 @@ def execution(document: ExecutionDocument) -> str:
     return render("notebook_execution.html", about=document["execution"], tables=[one for one in tables if one[1]])
 
 
-def graph(document: WorkflowDocument, parameters: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+def graph(document: WorkflowDocument, parameters: Mapping[str, Mapping[str, Params]]) -> str:
     """The graph of a workflow. parameters: node -> variant -> what its callable takes."""
     return _text(graphs.draw(document, parameters, WIDTH))
 

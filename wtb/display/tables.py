@@ -109,13 +109,13 @@ def _shorten(
 def _line(
     headers: Sequence[str], cells: Sequence[str], widths: Sequence[int], right: set[str], color: bool = False
 ) -> str:
-    made = []
+    padded = []
     for header, cell, wide in zip(headers, cells, widths, strict=False):
         text = cut_one(cell, wide, 0)
         padding = " " * (wide - cell_len(text))
         text = texts.colored(text, cell, color)
-        made.append(padding + text if header in right else text + padding)
-    return (" " * GAP).join(made)
+        padded.append(padding + text if header in right else text + padding)
+    return (" " * GAP).join(padded)
 
 
 def facts(pairs: Iterable[tuple[str, str]], width: int) -> str:

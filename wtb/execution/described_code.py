@@ -199,10 +199,10 @@ def described_facts(description: CodeDescription) -> WorkflowFacts:
 
 def described_evaluators(description: CodeDescription, recipe: Recipe) -> list[Evaluator]:
     """Make what a runner reads of evaluators. Raises InputError."""
-    made = (make_evaluator(one.name, one.options, resolver(description)) for one in recipe.evaluators)
+    evaluators = (make_evaluator(one.name, one.options, resolver(description)) for one in recipe.evaluators)
     return [
         replace(evaluator, name=one.shown or evaluator.name)
-        for evaluator, one in zip(made, recipe.evaluators, strict=True)
+        for evaluator, one in zip(evaluators, recipe.evaluators, strict=True)
     ]
 
 
@@ -279,8 +279,8 @@ def run_described(
     engine = DescribedEngine(bound.workflow, code.description)
     user_code = UserCode(engine, bound.evaluators, code.recipe, code.head)
     first = code.process if is_ready else None
-    made = InProcesses(user_code, bound.spec.run, workspaces, owner, slots, first, unshared=unshared)
-    return redacting(made, bound.spec.redact.redactor)
+    executor = InProcesses(user_code, bound.spec.run, workspaces, owner, slots, first, unshared=unshared)
+    return redacting(executor, bound.spec.redact.redactor)
 
 
 def _elsewhere(*_: object, **__: object) -> None:

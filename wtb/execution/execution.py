@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from wtb.authoring.context.attempt_record import CaseView
 from wtb.core.classes.frozen import frozen
@@ -119,8 +118,17 @@ class Execution:
 
     def child(self, id: str, combinations: Sequence[int]) -> Execution:
         """A fork of this execution with some of its cells: the same head, the same values."""
-        new: dict[str, Any] = {"id": id, "token": 1, "status": "running", "line": [], "ahead": {}}
-        return replace(self, combinations=combinations, kills=0, asked=None, **new)
+        return replace(
+            self,
+            id=id,
+            token=1,
+            combinations=combinations,
+            kills=0,
+            asked=None,
+            status="running",
+            line=[],
+            ahead={},
+        )
 
     @property
     def at(self) -> Checkpoint:

@@ -39,10 +39,10 @@ def begin_case(code: CodeExecutor, sweep: RunningSweep, execution: Execution) ->
     if isinstance(joined, Failure):
         return joined
     state = joined.after(_digests(case.input), _digests(joined.changed))
-    made = Checkpoint(
+    checkpoint = Checkpoint(
         CheckpointId(new_id()), None, joined.position, state, workspace=case.workspace, created_at=time.time()
     )
-    return Step(made, joined)
+    return Step(checkpoint, joined)
 
 
 def join_step(

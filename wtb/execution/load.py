@@ -88,9 +88,9 @@ def _dialogue(
 
     A rejection counts for executions that existed then: a retry is asked again.
     """
-    made = [one.id for one in line[::-1]]
+    checkpoint_ids = [one.id for one in line[::-1]]
     manual = next((place for place, one in enumerate(line[::-1]) if one.writers or one.trigger != "manual"), len(line))
-    rows = at_checkpoints(database, made[: manual + 1])
+    rows = at_checkpoints(database, checkpoint_ids[: manual + 1])
     if not rows:
         return Dialogue()
     by_checkpoint: dict[str, list[QuestionRow]] = {}
@@ -98,9 +98,9 @@ def _dialogue(
         by_checkpoint.setdefault(one.checkpoint_id, []).append(one)
     answers: dict[str, Answer] = {}
     again: dict[str, tuple[int, str, str | None]] = {}
-    for place, checkpoint in enumerate(made):
+    for place, checkpoint in enumerate(checkpoint_ids):
         here = by_checkpoint.get(checkpoint, [])
-        below = made[place - 1] if place else None
+        below = checkpoint_ids[place - 1] if place else None
         if below is not None and not any(below in _heads(asked) for asked in here):
             break
         for asked in here:
@@ -113,7 +113,7 @@ def _dialogue(
                 if asked.kind == "error" and asked.context is not None:
                     error = str(readable(asked.context.encode())["error"])
                     again.setdefault(asked.node, (asked.number, error, answer.feedback))
-    here = by_checkpoint.get(made[0], [])
+    here = by_checkpoint.get(checkpoint_ids[0], [])
     return Dialogue(
         answers,
         {row.key: _question(row) for row in here if row.status == "open"},

@@ -104,13 +104,13 @@ class NodeRuns:
         return not plan.limited and not plan.rules.durable and not self.sweep.limits.budgets.bind(task.node)
 
 
-class First(NamedTuple):
-    """The first attempt of a node run, which was begun before the node run is.
+class PreparedAttempt(NamedTuple):
+    """An attempt that is ready for the engine, with its result if others have run it already.
 
     Attributes:
         attempt: The attempt.
         task: What the engine is given.
-        result: What it came to; None if it was not made.
+        result: What it came to; None if it has not run.
     """
 
     attempt: Attempt
@@ -147,7 +147,7 @@ class RunningNode:
         self.visit = Visit()
         self.reserved = NOT_RESERVED
 
-    def run(self, first: First | None = None) -> NodeRun:
+    def run(self, first: PreparedAttempt | None = None) -> NodeRun:
         """Run it to its end. first: what `begin` returned, if it was begun already. Raises as `NodeRuns.run` does."""
         limits, plan = self.runs.sweep.limits, self.recorder.plan
         if first is None or first.result is None:
@@ -160,7 +160,7 @@ class RunningNode:
             limits.budgets.release(self.reserved)
             raise
 
-    def begin(self) -> First:
+    def begin(self) -> PreparedAttempt:
         """Reserve budget, record the start and describe the first attempt. Raises as `NodeRuns.run` does."""
         self.reserved = self._reserve(first=self.earlier is None)
         self._record_start()
@@ -176,7 +176,7 @@ class RunningNode:
         """Return whether a person wants the execution to pause or to end."""
         return self.runs.sweep.holds.requested(self.recorder.execution) is not None
 
-    def _run_attempts(self, first: First) -> Result:
+    def _run_attempts(self, first: PreparedAttempt) -> Result:
         """Make attempts until one is accepted, asks a person, is final, or was the last. Raises Stopped."""
         result = self._attempt(first)
         if result.failure is None:
@@ -254,12 +254,12 @@ class RunningNode:
             again = [recorder.event("node_run.started", visit=self._visits, attempt=self.retries.number + 1)]
             recorder.record(node_run_change=(recorder.id, begun), appended={"events": again, "settled": settled})
 
-    def _attempt(self, described: First) -> Result:
+    def _attempt(self, prepared: PreparedAttempt) -> Result:
         """Make one attempt, unless others have made it, and keep its rows as those that the recorder has pending.
 
         Files beyond the quota of the session make it fail.
         """
-        attempt, task, result = described
+        attempt, task, result = prepared
         sweep, stalls = self.runs.sweep, self.runs.stalls
         try:
             if result is None:
@@ -280,11 +280,11 @@ class RunningNode:
         self.recorder.pending = self._attempt_rows(result, again=attempt.begun)
         return result
 
-    def _new_attempt(self) -> First:
+    def _new_attempt(self) -> PreparedAttempt:
         self.retries.number += 1
         attempt = Attempt(self.recorder, self.visit, self.retries.number, self.reserved, self.runs.sweep)
         point("node.starting")
-        return First(attempt, self._task(attempt))
+        return PreparedAttempt(attempt, self._task(attempt))
 
     def _take_files(self, result: Result) -> None:
         """Count the files of an attempt against the quota of the session, which may make it fail."""
@@ -375,8 +375,8 @@ class GroupedNodeRun:
 
     def __init__(self, running: RunningNode) -> None:
         self._running = running
-        self._first: First | None = None
-        self._made = threading.Event()
+        self._first: PreparedAttempt | None = None
+        self._is_taken = threading.Event()
         self.outcome: NodeRun | Exception | None = None
         try:
             self._first = running.begin()
@@ -395,7 +395,7 @@ class GroupedNodeRun:
 
     def take(self, result: Result | Exception | None) -> None:
         """Take what its first attempt came to, and end with that. If it failed or was not made, `run` continues."""
-        if self._made.is_set():
+        if self._is_taken.is_set():
             return
         try:
             if isinstance(result, Result):
@@ -408,15 +408,15 @@ class GroupedNodeRun:
         except WTBError as error:
             self.outcome = error
         finally:
-            self._made.set()  # not before: a slot that waits for it would end it, too
+            self._is_taken.set()  # not before: a slot that waits for it would end it, too
 
     def release(self) -> None:
         """Let slots run it that wait for it: nobody makes its first attempt any more."""
-        self._made.set()
+        self._is_taken.set()
 
     def run(self) -> NodeRun:
         """Wait until its first attempt is made, and run it to its end. Raises as `NodeRuns.run` does."""
-        self._made.wait()
+        self._is_taken.wait()
         if isinstance(self.outcome, NodeRun):
             return self.outcome
         if self.outcome is not None:

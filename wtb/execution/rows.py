@@ -50,46 +50,46 @@ def event(ids: SweepIds, execution: str | None, kind: str, severity: str = "info
 
 
 def checkpoint(
-    ids: SweepIds, execution: str, made: Checkpoint, decisions: Sequence[Decision] | None = None
+    ids: SweepIds, execution: str, new_checkpoint: Checkpoint, decisions: Sequence[Decision] | None = None
 ) -> NewCheckpoint:
     """Make the row of a checkpoint.
 
     Args:
         ids: Of the sweep.
         execution: The id of the execution.
-        made: The checkpoint.
+        new_checkpoint: The checkpoint.
         decisions: Those that led to its next nodes. The log derives them from their rows, and then from this row that
             the checkpoint was created, unless this is None.
     """
     return {
-        "id": made.id,
+        "id": new_checkpoint.id,
         "sweep_id": ids.id,
         "execution_id": execution,
-        "parent_id": made.parent,
-        "position": made.position.document(),
-        "state": made.state,
-        "writers": [[writer.node, writer.variant, writer.node_run] for writer in made.writers],
-        "workspace": made.workspace,
-        "totals": _totals(made.totals),
-        "trigger": made.trigger,
-        "name": made.name,
-        "inside": None if made.inside is None else _inside(made.inside),
-        "created_at": made.created_at,
+        "parent_id": new_checkpoint.parent,
+        "position": new_checkpoint.position.document(),
+        "state": new_checkpoint.state,
+        "writers": [[writer.node, writer.variant, writer.node_run] for writer in new_checkpoint.writers],
+        "workspace": new_checkpoint.workspace,
+        "totals": _totals(new_checkpoint.totals),
+        "trigger": new_checkpoint.trigger,
+        "name": new_checkpoint.name,
+        "inside": None if new_checkpoint.inside is None else _inside(new_checkpoint.inside),
+        "created_at": new_checkpoint.created_at,
         "created_transaction": None,
         "created_event": None if decisions is None else len(decisions),  # the flush replaces it
     }
 
 
 def _inside(inside: Inside) -> StoredInside:
-    made = StoredInside(node_run=inside.node_run, node=inside.node, variant=inside.variant, saved=inside.saved)
-    return made if inside.task is None else {**made, "task": inside.task}
+    stored = StoredInside(node_run=inside.node_run, node=inside.node, variant=inside.variant, saved=inside.saved)
+    return stored if inside.task is None else {**stored, "task": inside.task}
 
 
 def _totals(totals: Totals) -> list[float]:
     return [totals.elapsed_s, totals.usd, totals.tokens_in, totals.tokens_out, totals.node_runs]
 
 
-def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[NewDecision]:
+def decisions(checkpoint_id: str, new_decisions: Iterable[Decision]) -> list[NewDecision]:
     return [
         {
             "checkpoint_id": checkpoint_id,
@@ -100,15 +100,15 @@ def decisions(checkpoint_id: str, made: Iterable[Decision]) -> list[NewDecision]
             "why": decision.why,
             "tried": [[edge.to, edge.when, edge.is_taken] for edge in decision.tried],
         }
-        for number, decision in enumerate(made)
+        for number, decision in enumerate(new_decisions)
     ]
 
 
-def decided(checkpoint_id: str, made: Iterable[Decision]) -> list[Happened]:
+def decided(checkpoint_id: str, new_decisions: Iterable[Decision]) -> list[Happened]:
     """Return the events of decisions whose checkpoint the log does not derive from its row."""
     return [
         Happened("decision", {"checkpoint": checkpoint_id, **{name: row[name] for name in _OF_DECISION}})
-        for row in decisions(checkpoint_id, made)
+        for row in decisions(checkpoint_id, new_decisions)
     ]
 
 
@@ -294,8 +294,8 @@ def files(ids: SweepIds, new: Iterable[tuple[str, int]]) -> list[NewFile]:
     return [{"session_id": ids.session_id, "digest": digest, "size": size} for digest, size in new]
 
 
-def calls(ids: SweepIds, node_run_id: str, number: int, made: Iterable[CallReport]) -> list[NewCall]:
-    return [{**call, "id": new_id(), "node_run_id": node_run_id, "attempt": number, **logged(ids)} for call in made]
+def calls(ids: SweepIds, node_run_id: str, number: int, reports: Iterable[CallReport]) -> list[NewCall]:
+    return [{**call, "id": new_id(), "node_run_id": node_run_id, "attempt": number, **logged(ids)} for call in reports]
 
 
 def logged(ids: SweepIds) -> Logged:
@@ -361,7 +361,7 @@ def question(ids: SweepIds, checkpoint_id: str, asked: Question) -> NewQuestion:
     }
 
 
-def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[NewScore]:
+def scores(ids: SweepIds, execution: Execution, new_scores: Sequence[Score]) -> list[NewScore]:
     return [
         {
             "sweep_id": ids.id,
@@ -376,13 +376,13 @@ def scores(ids: SweepIds, execution: Execution, made: Sequence[Score]) -> list[N
             "reason": score.reason,
         }
         for combination in execution.combinations
-        for score in made
+        for score in new_scores
     ]
 
 
-def metrics(ids: SweepIds, made: Iterable[Score], known: set[str]) -> list[NewMetric]:
+def metrics(ids: SweepIds, new_scores: Iterable[Score], known: set[str]) -> list[NewMetric]:
     """The metrics of scores that are not `known` yet. In a race one may be recorded twice, which does no harm."""
-    new = [(number, score) for number, score in enumerate(made) if score.metric not in known]
+    new = [(number, score) for number, score in enumerate(new_scores) if score.metric not in known]
     known.update(score.metric for _, score in new)
     return [
         {"sweep_id": ids.id, "name": score.metric, "number": number, **score.measure.row()} for number, score in new

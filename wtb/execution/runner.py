@@ -281,20 +281,22 @@ class Runner:
 
     def _move(self, execution: Execution, step: Step, *events: Happened) -> None:
         """Move the head to the checkpoint that a step created. events: (kind, data); without, that it was created."""
-        made, joined = step.checkpoint, step.joined
-        execution.head = made
+        checkpoint, joined = step.checkpoint, step.joined
+        execution.head = checkpoint
         execution.state = joined.after(execution.state, joined.changed)
-        execution.path += tuple([writer.node for writer in made.writers])
-        execution.suspect = execution.suspect and not made.writers
+        execution.path += tuple([writer.node for writer in checkpoint.writers])
+        execution.suspect = execution.suspect and not checkpoint.writers
         execution.loaded, execution.passed = NOTHING, None
         self._record(
             execution,
             events,
-            change={"head_id": made.id},
+            change={"head_id": checkpoint.id},
             values=joined.changed.values(),
             files=records.files(self.sweep.ids, step.files) if step.files else (),
-            checkpoints=[records.checkpoint(self.sweep.ids, execution.id, made, None if events else joined.decisions)],
-            appended={"decisions": records.decisions(made.id, joined.decisions)} if joined.decisions else {},
+            checkpoints=[
+                records.checkpoint(self.sweep.ids, execution.id, checkpoint, None if events else joined.decisions)
+            ],
+            appended={"decisions": records.decisions(checkpoint.id, joined.decisions)} if joined.decisions else {},
         )
 
     def _complete(self, execution: Execution) -> None:
@@ -306,15 +308,17 @@ class Runner:
         about = case.id, case.tags, case.input, case.expected
         task = EvaluationTask(*about, state, execution.path, head.totals, head.workspace)
         with self.sweep.limits.budgets.judging(execution.id) as settled:
-            made = self._with_room(partial(self.code.score, task))
-            self._end_scored(execution, made, settled(made))
+            scores = self._with_room(partial(self.code.score, task))
+            self._end_scored(execution, scores, settled(scores))
 
-    def _end_scored(self, execution: Execution, made: Sequence[Score], settled: Sequence[Settlement]) -> None:
+    def _end_scored(self, execution: Execution, cell_scores: Sequence[Score], settled: Sequence[Settlement]) -> None:
         if waiting := execution.at.position.arrived:
             joins: dict[str, Json] = {name: [*sources] for name, sources in waiting.items()}
             self._record(execution, [Happened("join.unmet", {"joins": joins})], severity="warning")
-        scores: dict[str, Json] = {score.metric: score.value if score.error is None else score.error for score in made}
-        self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=made, settled=settled)
+        scores: dict[str, Json] = {
+            score.metric: score.value if score.error is None else score.error for score in cell_scores
+        }
+        self._finish(execution, "completed", "succeeded", {"scores": scores}, scores=cell_scores, settled=settled)
 
     def _fail(self, execution: Execution, failure: Failure) -> None:
         """Mark the execution and its cells as failed. A retry resumes from the head."""

@@ -51,11 +51,11 @@ class Together:
         sent = [(running, running.first_task) for running in self._begun if running.first_task is not None]
         ended: list[Execution] = []
 
-        def take(number: int, made: Result | Exception | None) -> None:
+        def take(number: int, result: Result | Exception | None) -> None:
             running, _ = sent[number]
-            running.take(made)
+            running.take(result)
             ended.append(running.execution)
-            if made is None:
+            if result is None:
                 go_on(ended)
                 ended.clear()
 

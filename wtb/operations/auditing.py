@@ -25,6 +25,7 @@ import sqlalchemy as sa
 from wtb.config.urls import HIDDEN, shown_url
 from wtb.core.errors import AccessDenied, ConflictError, NotFound, StoreError, WTBError
 from wtb.core.ids import new_id
+from wtb.core.mappings import Arguments
 from wtb.core.texts import printable
 from wtb.core.values import Json
 from wtb.operations.context import Context
@@ -177,7 +178,7 @@ def _name_of(function: Callable[..., object]) -> str:
     return _names()[f"{function.__module__.removeprefix('wtb.operations.')}:{function.__name__}"]
 
 
-def _shown(signature: inspect.Signature, given: Mapping[str, object]) -> dict[str, Json]:
+def _shown(signature: inspect.Signature, given: Arguments) -> dict[str, Json]:
     """Return what a call gives besides defaults, as it may be shown."""
     found = {name: value for name, value in given.items() if value is not signature.parameters[name].default}
     shown = {name: _hidden(value) if name in _SECRET else shown_argument(value) for name, value in found.items()}

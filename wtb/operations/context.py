@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -22,6 +22,7 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.factors.file_levels import may_name_files
 from wtb.core.ids import DEFAULT_PROJECT
+from wtb.core.mappings import Arguments
 from wtb.operations.identity import OPERATOR, Identity
 from wtb.operations.policy.engine import find_policies
 from wtb.operations.registry import Permission
@@ -247,7 +248,7 @@ class Context:
         """Return it; see `Backend`."""
         return self
 
-    def authorize(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    def authorize(self, function: Callable[..., Any], given: Arguments) -> None:
         """Ask policies, if there are any, whether who acts may carry out an operation; `checked` does so for each.
 
         Args:
@@ -364,7 +365,7 @@ def open_context(
     return Context(database, by=by or current_user(), broker=broker, files=folder, session=session)
 
 
-def server_of(url: object, of_server: Mapping[str, object], of_database: Mapping[str, object]) -> str | None:
+def server_of(url: object, of_server: Arguments, of_database: Arguments) -> str | None:
     """Return the URL of a server; None if it is that of a database.
 
     Args:

@@ -139,8 +139,8 @@ OPERATIONS: Mapping[str, Operation] = {
         long=True,
     ),
     "sweeps.run_pilot": Operation(
-        "running.planning:plan",
-        "plan --pilot",
+        "running.planning:run_pilot",
+        "pilot",
         "Run a few cases, and estimate what all will cost.",
         ("Bench.plan",),
         needs=Permission.submit,
@@ -167,7 +167,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "executions.create": Operation(
         "running.local:create",
-        "start --create-only",
+        "execution create",
         "Store one input for a workflow, to be begun later by `resume`.",
         ("Bench.start",),
         needs=Permission.submit,
@@ -333,7 +333,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "combinations.stop": Operation(
         "growth.stopping:stop_combination",
-        "cancel --combination",
+        "combination stop",
         "Skip the open cells of some combinations; the others go on.",
         ("SweepHandle.stop_combination",),
         needs=Permission.steer,
@@ -341,14 +341,14 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "breakpoints.list": Operation(
         "control.breakpoints:list_breakpoints",
-        "break REF",
+        "breakpoint list",
         "List breakpoints, where executions pause.",
         ("SweepHandle.breakpoints", "ExecutionHandle.breakpoints"),
     ),
     "breakpoints.set": Operation(
         "control.breakpoints:set_breakpoints",
-        "break",
-        "List or change breakpoints, where executions pause.",
+        "breakpoint set",
+        "Add or remove breakpoints, where executions pause.",
         ("SweepHandle.set_breakpoints", "ExecutionHandle.set_breakpoints"),
         needs=Permission.steer,
         effect=Effect.changes,
@@ -362,14 +362,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "questions.answer": Operation(
         "control.answers:answer",
         "answer",
-        "Answer a question that waits for a person, or many at once.",
+        "Answer a question that waits for a person.",
         ("QuestionHandle.answer", "ExecutionHandle.answer"),
         needs=Permission.answer,
         effect=Effect.changes,
     ),
     "questions.answer_all": Operation(
         "control.answers:answer_all",
-        "answer --all",
+        "answer-all",
         "Answer several open questions alike.",
         ("Bench.answer_all",),
         needs=Permission.answer,
@@ -439,7 +439,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "sweeps.show": Operation(
         "inspection.sweeps:show",
         "show",
-        "Show a sweep, its cells, an execution or a checkpoint in detail.",
+        "Show a sweep, its cells, an execution or a checkpoint.",
         ("SweepHandle.details", "ExecutionHandle.details"),
     ),
     "cells.list": Operation(
@@ -572,13 +572,13 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "scorings.show": Operation(
         "running.published_scoring:show_scoring",
-        "score --status",
+        "scoring show",
         "Say how far workers are with what they were asked to score.",
         ("SweepHandle.scoring",),
     ),
     "scorings.cancel": Operation(
         "running.published_scoring:cancel_scoring",
-        "score --cancel",
+        "scoring cancel",
         "End what workers were asked to score; the scores that were written stay.",
         ("SweepHandle.cancel_scoring",),
         needs=Permission.submit,
@@ -586,21 +586,21 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "labels.draw": Operation(
         "results.labelling:draw_labels",
-        "label",
-        "Label answers, drawn at random and shown without their rows.",
+        "label draw",
+        "Show the answers to label, drawn at random and without their rows.",
         ("SweepHandle.draw_labels",),
     ),
     "labels.answer": Operation(
         "results.labelling:give_label",
-        "label ANSWER",
-        "Label an answer that was drawn, or take its label back.",
+        "label answer",
+        "Label answers that were drawn at random, or take labels back.",
         ("SweepHandle.give_label",),
         needs=Permission.answer,
         effect=Effect.changes,
     ),
     "labels.import": Operation(
         "results.labelling:import_labels",
-        "label --import",
+        "label import",
         "Take labels of a sweep from a file.",
         ("SweepHandle.import_labels",),
         needs=Permission.answer,
@@ -608,27 +608,27 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "labels.list": Operation(
         "results.labelling:list_labels",
-        "label --export",
-        "List the labels of a sweep.",
+        "label export",
+        "Export the labels of a sweep.",
         ("SweepHandle.labels",),
     ),
     "comments.add": Operation(
         "outputs.commenting:add_comment",
-        "comment",
-        "Comment on a cell, list comments, or delete one of yours.",
+        "comment add",
+        "Comment on a cell.",
         ("SweepHandle.add_comment",),
         needs=Permission.answer,
         effect=Effect.changes,
     ),
     "comments.list": Operation(
         "outputs.commenting:list_comments",
-        "comment SWEEP",
+        "comment list",
         "List the comments on the cells of a sweep.",
         ("SweepHandle.comments",),
     ),
     "comments.delete": Operation(
         "outputs.commenting:delete_comment",
-        "comment --delete",
+        "comment delete",
         "Delete a comment of yours.",
         ("SweepHandle.delete_comment",),
         needs=Permission.answer,
@@ -679,9 +679,9 @@ OPERATIONS: Mapping[str, Operation] = {
         effect=Effect.changes,
     ),
     "baselines.repeat": Operation(
-        "results.baselines:set_baseline",
-        "baseline set --repeat",
-        "Run the sweep of a baseline again, to measure noise.",
+        "results.baselines:repeat_baseline",
+        "baseline repeat",
+        "Run a sweep again to measure its noise, and make it the baseline.",
         ("Bench.set_baseline", "SweepHandle.set_baseline"),
         needs=Permission.submit,
         effect=Effect.spends,
@@ -1057,15 +1057,37 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
 }
 
-# Commands that were split or renamed since their words were ids of operations, by those words.
-_RENAMED: Mapping[str, str] = {}
+# Removed spellings of commands, with the ids of what they called. Policies may have them, too.
+REMOVED_COMMANDS: Mapping[str, str] = {
+    "plan --pilot": "sweeps.run_pilot",
+    "start --create-only": "executions.create",
+    "cancel --combination": "combinations.stop",
+    "break REF": "breakpoints.list",
+    "break": "breakpoints.set",
+    "answer --all": "questions.answer_all",
+    "score --status": "scorings.show",
+    "score --cancel": "scorings.cancel",
+    "label": "labels.draw",
+    "label ANSWER": "labels.answer",
+    "label --import": "labels.import",
+    "label --export": "labels.list",
+    "comment": "comments.add",
+    "comment SWEEP": "comments.list",
+    "comment --delete": "comments.delete",
+    "baseline set --repeat": "baselines.repeat",
+}
 
 
 @cache
 def _ids_by_command() -> Mapping[str, str]:
-    return {operation.command: id for id, operation in OPERATIONS.items()} | _RENAMED
+    return {operation.command: id for id, operation in OPERATIONS.items()}
 
 
 def id_of_command(command: str) -> str | None:
     """Return the id of the operation that a command calls, by its words without `wtb`; None if it calls none."""
     return _ids_by_command().get(command)
+
+
+def id_of_spelling(command: str) -> str | None:
+    """Return the id of the operation that a command calls, or called by a removed spelling; None if there is none."""
+    return id_of_command(command) or REMOVED_COMMANDS.get(command)

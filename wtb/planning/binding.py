@@ -19,6 +19,7 @@ from wtb.config.yaml_reader import Loc
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError, meant_or_known
 from wtb.core.factors.file_levels import with_texts
+from wtb.core.mappings import Namespace, Params
 from wtb.core.tree.stored_code import RecordedCode, StoredCode, stored_code
 from wtb.planning.approval import mode_problems
 from wtb.planning.factors.equality import equal_variants
@@ -51,7 +52,7 @@ class Bound:
     vary: Mapping[str, Sequence[str]]
     evaluators: Sequence[Evaluator]
     fingerprints: Mapping[str, Mapping[str, str]]
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     recipe: Recipe = field(default_factory=lambda: Recipe(None))
     not_importable_reason: str | None = None
     code: StoredCode = field(default_factory=lambda: stored_code({}))
@@ -93,23 +94,25 @@ def bind(
         workflow = workflow or code.workflow(spec.workflow, lambda text: located(("workflow",), text))
         spec, places = expand_factors(spec, own_facts or workflow.facts(), code)
     draft = draft_of(spec)
-    made = complete(draft, code, workflow, evaluators, lambda text: located(("workflow",), text))
-    assert made.workflow is not None, "a sweep names a workflow"
-    facts = made.workflow.facts()
-    problems = [text if place is None else located(_written(place, places), text) for place, text in made.problems]
-    problems += _equal_problems(spec, facts, places) + _baseline_problems(spec, made.vary) + mode_problems(spec, facts)
+    completed = complete(draft, code, workflow, evaluators, lambda text: located(("workflow",), text))
+    assert completed.workflow is not None, "a sweep names a workflow"
+    facts = completed.workflow.facts()
+    problems = [text if place is None else located(_written(place, places), text) for place, text in completed.problems]
+    problems += (
+        _equal_problems(spec, facts, places) + _baseline_problems(spec, completed.vary) + mode_problems(spec, facts)
+    )
     if problems:
         raise InputError(*problems)
-    recipe = made.recipe
+    recipe = completed.recipe
     objects = {} if own_facts is None else {recipe.workflow or spec.workflow: own_facts.source}
     not_importable_reason = _tie(recipe, objects, evaluators or {})
-    fingerprints, parts = present_code(facts.nodes.values(), made.vary, recipe)
+    fingerprints, parts = present_code(facts.nodes.values(), completed.vary, recipe)
     return Bound(
         spec,
-        made.workflow,
+        completed.workflow,
         facts,
-        made.vary,
-        made.evaluators,
+        completed.vary,
+        completed.evaluators,
         fingerprints,
         params=recipe.params or {},
         recipe=recipe,
@@ -195,7 +198,7 @@ def _path_of(spec: SweepSpec) -> str | None:
         return None
 
 
-def _tie(recipe: Recipe, workflows: Mapping[str, Any], evaluators: Mapping[str, Callable[..., Any]]) -> str | None:
+def _tie(recipe: Recipe, workflows: Namespace, evaluators: Mapping[str, Callable[..., Any]]) -> str | None:
     """Why another process cannot follow a recipe, where it cannot. The mappings hold objects by import path."""
     for path, thing in {**workflows, **evaluators}.items():
         module, _, name = path.partition(":")

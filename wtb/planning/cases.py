@@ -24,8 +24,10 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
 from wtb.core.failures import check_interrupt
 from wtb.core.ids import plain_id
+from wtb.core.mappings import State
 from wtb.core.serialization.object_tags import is_model
 from wtb.core.serialization.storable import wrong_text
+from wtb.core.values import Json
 from wtb.planning.case_files import FILE_KINDS, READERS, TABLES, Headings, Row, TableRow, Wrong
 from wtb.planning.data.case_columns import BlankRow, CaseTable, ColumnKeys, case_of
 from wtb.planning.data.case_problems import CaseProblems
@@ -44,7 +46,7 @@ class Case:
     """
 
     id: str
-    input: dict[str, Any]
+    input: State
     expected: Any = None
     tags: tuple[str, ...] = ()
     files: dict[str, Path] = field(default_factory=dict)
@@ -151,7 +153,7 @@ class CaseSource:
         found = list(islice((row for row in tables if any(value.strip() for value in row.values)), rows))
         return (found[0].headings if found else None), found
 
-    def table(self) -> dict[str, Any] | None:
+    def table(self) -> dict[str, Json] | None:
         """Return a table as `cases` of a sweep takes it; None of a source that is no table, or has no rows."""
         rows = [row for _, row in self._rows()]
         tables = [row for row in rows if isinstance(row, TableRow)]
@@ -267,7 +269,7 @@ def _describe_missing(path: Path, error: OSError | ValueError) -> str:
 
 def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iterator[Row]]:
     """Return a function that reads rows from the callable or list at an import path."""
-    made = resolve(source)
+    resolved = resolve(source)
 
     def rows() -> Iterator[Row]:
         try:
@@ -281,8 +283,8 @@ def _rows_of(source: str, resolve: Resolve, where: Located) -> Callable[[], Iter
 
     def given() -> Iterator[Row]:
         with exits_as_errors():
-            cases = made() if callable(made) else made
-        once = isinstance(cases, Iterator) and cases is made
+            cases = resolved() if callable(resolved) else resolved
+        once = isinstance(cases, Iterator) and cases is resolved
         if once or not isinstance(cases, Iterable) or isinstance(cases, str | bytes | Mapping):
             text = f"'{source}' gave {describe(cases)}; expected a callable that returns an iterable of cases"
             raise InputError(where.problem(("cases",), text))

@@ -21,6 +21,7 @@ from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StoreError, meant_or_known, quoted_names
 from wtb.core.factors.factors import label_columns, labels_of
 from wtb.core.ids import short_id
+from wtb.core.mappings import SweepKeys
 from wtb.core.serialization.codec import encode
 from wtb.core.texts import plural
 from wtb.core.tree.combinations import Combinations, Exclude, count, expand
@@ -259,7 +260,7 @@ _RECORDED = (
 )
 
 
-def as_written(stored: Mapping[str, Any]) -> dict[str, Any]:
+def as_written(stored: SweepKeys) -> dict[str, Any]:
     """The keys of the sweep file of a stored spec, as they are called today, without what was recorded beside them."""
     written = {key: value for key, value in stored.items() if key not in _RECORDED}
     if "tolerance" in written:  # in archives of earlier versions

@@ -61,12 +61,14 @@ from wtb.config.validation_messages import expected, lines, problem
 from wtb.config.yaml_reader import Document, Loc, Located, parse, read
 from wtb.core.errors import InputError, describe, meant_or_known
 from wtb.core.factors.file_levels import with_texts
+from wtb.core.mappings import SweepKeys
 from wtb.core.scoring.failure_scores import KINDS
 from wtb.core.scoring.judgement import BY_HAND
 from wtb.core.scoring.scales import ON_FAILURE, OnFailure, failure_score
 from wtb.core.tree import stored_spec
 from wtb.core.tree.combinations import Mode, Random
 from wtb.core.tree.stored_spec import StoredSpec
+from wtb.core.values import Json
 from wtb.planning.data.case_columns import CaseTable, ColumnNames
 from wtb.planning.factors.gate_forms import read_gate
 from wtb.planning.factors.grids import Grid
@@ -83,7 +85,7 @@ from wtb.planning.factors.variant_forms import (
     mark_vary,
 )
 
-Variant = str | Mapping[str, Any]  # as a sweep file has it: a name, an import path, or a mapping with parameters
+Variant = str | Mapping[str, Json]  # as a sweep file has it: a name, an import path, or a mapping with parameters
 
 
 def _evaluator(item: object) -> object:
@@ -136,10 +138,10 @@ class EvaluatorRef(Strict):
     """One evaluator: a name or an import path, and its options."""
 
     name: Name
-    options: dict[str, Any] = {}
+    options: dict[str, Json] = {}
 
     @model_serializer
-    def _as_written(self) -> dict[str, Any]:
+    def _as_written(self) -> dict[str, Json]:
         return {self.name: self.options}
 
 
@@ -371,12 +373,12 @@ def spec_of(document: Document) -> SweepSpec:
     return read_spec(named | document.data, Path(document.file).parent, Located(document))
 
 
-def read_spec(data: Mapping[str, Any], folder: Path, located: Located) -> SweepSpec:
+def read_spec(data: SweepKeys, folder: Path, located: Located) -> SweepSpec:
     """Read the keys of a sweep file, and the files that its parameters name. Raises InputError with all problems."""
     return _validated(read_parameter_files(data, folder, located), located)
 
 
-def parse_spec(data: dict[str, Any], where: str = "", *, is_stored: bool = False) -> SweepSpec:
+def parse_spec(data: SweepKeys, where: str = "", *, is_stored: bool = False) -> SweepSpec:
     """The same from a mapping with the keys of the file.
 
     where: what messages call it. is_stored: it was bound to its code, so that keys with dots are nodes.
@@ -384,7 +386,7 @@ def parse_spec(data: dict[str, Any], where: str = "", *, is_stored: bool = False
     return _validated(data, Located(where=where), context={SETTLED: True} if is_stored else None)
 
 
-def parse_single(data: dict[str, Any], where: str = "", *, is_stored: bool = False) -> SweepSpec:
+def parse_single(data: SweepKeys, where: str = "", *, is_stored: bool = False) -> SweepSpec:
     """The same of a single execution, which need not vary anything."""
     return _validated(data, Located(where=where), SingleSpec, {SETTLED: True} if is_stored else None)
 
@@ -418,7 +420,7 @@ def load_evaluators(path: Path) -> Sequence[EvaluatorRef]:
     return [one.model_copy(update={"options": with_texts(one.options, spec.texts)}) for one in spec.evaluate]
 
 
-def derived(form: Variant, of_forks: Sequence[Mapping[str, Any]]) -> Variant:
+def derived(form: Variant, of_forks: Sequence[Mapping[str, Json]]) -> Variant:
     """Return a variant that derives from one of forks as one that derives from what that does."""
     if isinstance(form, str):
         return form
@@ -445,7 +447,7 @@ def read_node_variants(node: str, listed: Any, located: Located) -> Sequence[Var
 
 
 def _validated(
-    data: dict[str, Any],
+    data: SweepKeys,
     located: Located,
     model: type[SweepSpec] = SweepSpec,
     context: Mapping[str, bool] | None = None,
@@ -462,7 +464,7 @@ def _validated(
     return spec
 
 
-def _unknown_evaluators(data: Mapping[str, Any], located: Located) -> dict[Loc, str]:
+def _unknown_evaluators(data: SweepKeys, located: Located) -> dict[Loc, str]:
     """What is wrong with the names of evaluators, by place."""
     from wtb.authoring.evaluation.declarations import unknown_evaluator  # which takes its time to import
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import orjson
 import sqlalchemy as sa
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert
 
 T = TypeVar("T")
-Row = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
+"""A row of any table by column, where code copies tables that it does not know; others read records of their table."""
+NewRow: TypeAlias = Mapping[str, Any]
+"""A row to be written, by column: what the types of the columns of its table take."""
 MOST_ROWS = 5_000
 MOST_BYTES = 16 << 20
 SQLITE_ROWS = 64  # in a statement: the driver gives up the interpreter for each, and more take longer to parse
@@ -107,12 +110,12 @@ def together(connection: sa.Connection) -> Iterator[None]:
         yield
 
 
-def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[NewRow]) -> None:
     """Insert rows, all of the same columns; those left out have their default."""
     _insert(connection, table, rows, "")
 
 
-def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+def insert_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[NewRow]) -> None:
     """Insert rows; those whose key is there already stay as they are."""
     _insert(connection, table, rows, " ON CONFLICT DO NOTHING")
 
@@ -126,7 +129,7 @@ def insert_of(connection: sa.Connection, table: sa.Table) -> Insert:
     return insert(table)
 
 
-def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], end: str) -> None:
+def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[NewRow], end: str) -> None:
     """Insert rows in as few statements as possible. end: the end of each statement, such as RETURNING."""
     on_sqlite = connection.dialect.name == "sqlite"
     for part in parts(rows, SQLITE_ROWS if on_sqlite else MOST_ROWS):
@@ -141,7 +144,7 @@ def _insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[s
             _send(connection, f"{into} {_select(table.name, names)}{end}", part)
 
 
-def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+def _tuples(table: sa.Table, names: Sequence[str], rows: Sequence[NewRow]) -> list[tuple[Any, ...]]:
     json = {name for name in names if is_json(table.c[name].type)}
     return [
         tuple([_dumps(row[name]) if name in json and row[name] is not None else row[name] for name in names])
@@ -171,7 +174,7 @@ def insert_values(connection: sa.Connection, contents: Iterable[tuple[str, bytes
 def update_rows(
     connection: sa.Connection,
     table: sa.Table,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[NewRow],
     key: Sequence[str],
     *,
     only: Mapping[str, Sequence[str]] | None = None,
@@ -202,7 +205,7 @@ def update_rows(
             _send(connection, f"UPDATE {name} SET {sets} FROM ({source}) AS new WHERE {same}{may}", part)
 
 
-def _send(connection: sa.Connection, query: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def _send(connection: sa.Connection, query: str, rows: Sequence[NewRow]) -> None:
     """Execute a statement that takes rows as one document. Not through SQLAlchemy, which waits for the answer."""
     connection.connection.driver_connection.execute(query, (_dumps(rows),))  # type: ignore[union-attr]
 

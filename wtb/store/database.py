@@ -94,8 +94,10 @@ class Database(Transactions):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"database {self.shown_url}: its folder cannot be made ({error.strerror})") from error
-        with suppress(OSError):  # which SQLite says better; its -wal and -shm get the mode of the file
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        # Only a new file is opened: closing any descriptor of a file ends all POSIX locks that this process holds on
+        # it, those of SQLite included, and the next process to leave the database would then delete its WAL.
+        with suppress(OSError):  # SQLite has the better message; its -wal and -shm get the mode of the file
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     def _create(self) -> None:
         """Create all tables, unless somebody else just has."""

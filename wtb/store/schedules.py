@@ -17,7 +17,7 @@ from wtb.core.errors import ConflictError, InputError, NotFound, did_you_mean
 from wtb.core.ids import new_id
 from wtb.core.scoring.failure_scores import MOST_LOST
 from wtb.store.access.scope import in_scope
-from wtb.store.bulk import equal, fetch_row, fetch_rows, insert_missing
+from wtb.store.bulk import NewRow, equal, fetch_row, fetch_rows, insert_missing
 from wtb.store.database import Database
 from wtb.store.runs.slots import LEASE_S
 from wtb.store.tables.column_types import is_ahead, is_over
@@ -281,14 +281,14 @@ def make_due(database: Database) -> list[Due]:
     cron text says was written while the clock was ahead, and is set right first.
     """
     ripe = sa.select(schedules, now().label("now")).where(schedules.c.status == "active", schedules.c.next_at <= now())
-    made = []
+    due_fires = []
     _set_right(database)
     with database.write() as connection:
         for row in fetch_rows(connection, ripe.with_for_update(skip_locked=True)):
             try:
                 fire = due(row["cron"], zone_of(row["tz"]), row["next_at"], row["now"], row["missed"])
             except InputError as error:  # this machine knows fewer time zones than that of `wtb schedule add`
-                made.append(Due(row["name"], None, 0, str(error)))
+                due_fires.append(Due(row["name"], None, 0, str(error)))
                 continue
             waits = sa.select(fires.c.fire_at).where(fires.c.schedule_id == row["id"], fires.c.status == "due").limit(1)
             fire_at, missed = fire.fire_at, fire.missed
@@ -299,11 +299,11 @@ def make_due(database: Database) -> list[Due]:
                 new = {"schedule_id": row["id"], "fire_at": fire_at, "status": "due", "why": reasons}
                 insert_missing(connection, fires, [new])
             connection.execute(schedules.update().where(schedules.c.id == row["id"]).values(next_at=fire.next_at))
-            made.append(Due(row["name"], fire_at, missed))
-    return made
+            due_fires.append(Due(row["name"], fire_at, missed))
+    return due_fires
 
 
-def is_misplaced(schedule: Mapping[str, Any]) -> bool:
+def is_misplaced(schedule: NewRow) -> bool:
     """Return whether the next fire of an active schedule is later than its cron text says, by the database's clock."""
     if schedule["status"] != "active" or schedule["next_at"] is None or schedule["next_at"] <= schedule["now"]:
         return False

@@ -56,7 +56,7 @@ class Load:
             self._next_answers_at = time.monotonic() + ANSWERS_S
             for (question,) in self._project().query("SELECT DISTINCT question FROM approvals WHERE status = 'open'"):
                 text = self._answers[question]
-                self._command("answer", "--all", "approve", "--question", question, "--feedback", text, "--yes")
+                self._command("answer-all", "approve", "--question", question, "--feedback", text, "--yes")
 
     def _submit(self, scenario: Scenario) -> None:
         before = self._status().keys()

@@ -141,9 +141,7 @@ def test_questions_that_ask_the_same_stand_on_one_line(letters: Project, databas
     (first,) = (line for line in lines if "6 cases" in line)
     id = found["groups"][0]["id"]
     assert first.split()[0] == id
-    assert sentence(" {}: wtb answer --all --question {} {}", " all 6", id, "send|'hold back'|reject") in "\n".join(
-        lines
-    )
+    assert sentence(" {}: wtb answer-all --question {} {}", " all 6", id, "send|'hold back'|reject") in "\n".join(lines)
     assert len([line for line in lines if "Send this draft?" in line]) == 2
     assert "6 cases" not in letters.inside("approvals", "--each", check=0).stdout
     assert len(letters.inside("approvals", "letters", "--each", "--format", "json", check=0).json["approvals"]) == 6
@@ -156,17 +154,17 @@ def test_many_questions_are_answered_at_once(letters: Project, database_url: str
     letters.inside("start", "letters:calling", "--set", "calls=[1]", "--quiet", check=1)
     assert len(asked(letters)) == 7
 
-    refused = letters.inside("answer", "--all", "send", "--yes", check=2).said
+    refused = letters.inside("answer-all", "send", "--yes", check=2).said
     assert sentence("nothing was answered") in refused
     assert sentence("cannot be answered with {}", "'send'") in refused
     assert (
         sentence("nobody is there to confirm it; give --yes")
-        in letters.wtb("answer", "--all", "send", "--node", "review").said
+        in letters.wtb("answer-all", "send", "--node", "review").said
     )
     assert len(asked(letters)) == 7
 
     done = letters.inside(
-        *("answer", "--all", "send", "--node", "review", "--sweep", "letters", "--feedback", "fine", "--yes"),
+        *("answer-all", "send", "--node", "review", "--sweep", "letters", "--feedback", "fine", "--yes"),
         *("--format", "json"),
         check=0,
     )
@@ -177,30 +175,25 @@ def test_many_questions_are_answered_at_once(letters: Project, database_url: str
     cells = letters.inside("show", "letters", "--cells", "--format", "json", check=0).json["cells"]
     assert {cell["status"] for cell in cells} == {"succeeded"}
     assert cells[0]["state"]["said"] == "send About rain 0 (fine, plain)"
-    left = letters.inside(
-        "answer", "--all", "--question", "call THESE", "--value", '{"decisions": []}', "--yes", check=0
-    )
+    left = letters.inside("answer-all", "--question", "call THESE", "--value", '{"decisions": []}', "--yes", check=0)
     assert "answered 1 question: approve" in left.stdout
-    assert sentence("no open question is left") in letters.inside("answer", "--all", "approve", "--yes", check=2).said
+    assert sentence("no open question is left") in letters.inside("answer-all", "approve", "--yes", check=2).said
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--all", "1ng62xyrfv95", "send"], sentence("an action alone is expected")),
-        (["--all", "modify", "--set", "draft=x"], sentence("--set changes the state of one")),
-        (["--node", "review"], "are for --all"),
-        ([], sentence("which question is missing")),
+        (["answer"], "Missing argument 'ID'"),
         (
-            ["--all", "--yes"],
+            ["answer-all", "--yes"],
             sentence("how to answer {} is missing; expected: {}", "2 questions", "send|'hold back'|reject"),
         ),
-        (["--all", "send", "--sweep", "nope"], sentence("there is no sweep {}", "'nope'")),
+        (["answer-all", "send", "--sweep", "nope"], sentence("there is no sweep {}", "'nope'")),
     ],
 )
 def test_answering_at_once_says_what_is_missing(letters: Project, words: list[str], why: str) -> None:
     letters.inside("run", "sweep.yaml", "--quiet", check=1)
-    assert why in letters.inside("answer", *words, check=2).said
+    assert why in letters.inside(*words, check=2).said
     assert len(asked(letters)) == 2
 
 

@@ -122,7 +122,7 @@ def test_cases_and_variants_are_added_while_workers_run_the_sweep(crew: Cluster)
 def test_workers_end_what_only_a_stopped_combination_needs_and_run_it_again_later(crew: Cluster) -> None:
     sweep = crew.wtb("submit", write_sweep(crew.project, "stops", cases=1, gate="lets-go"), check=0).stdout.strip()
     crew.until(lambda: held_by(crew.project, "held stops-") == 2, "both variants are in a node")
-    stopped = crew.wtb("cancel", sweep, "--combination", "held=two", "--reason", "it is bad", check=0)
+    stopped = crew.wtb("combination", "stop", sweep, "held=two", "--reason", "it is bad", check=0)
     assert "stopped held=two, 1 cell skipped" in stopped.said
     running = "SELECT count(*) FROM executions WHERE sweep_id = :id AND status = 'running'"
     crew.until(lambda: crew.one(running, id=sweep) == 1, "the other one goes on")

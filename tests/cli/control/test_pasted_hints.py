@@ -62,8 +62,7 @@ def test_a_stopped_combination_runs_again_by_the_command_that_is_printed(empty_p
         (["answer.m=a", "answer.prompt=it's $HOME"], ["answer.m=a", "answer.prompt=it's $HOME"]),
         ([f"answer={NAMED}"], [f"answer={NAMED}"]),
     ]:
-        asked = [word for one in chosen for word in ("--combination", one)]
-        stopped = empty_project.inside("cancel", "s1", *asked, check=0).said
+        stopped = empty_project.inside("combination", "stop", "s1", *chosen, check=0).said
         assert "1 cell skipped" in stopped
         _, *words = words_of(stopped[stopped.index("wtb extend") :].strip())
         assert words[2:] == [word for one in expected for word in ("--combination", one)]

@@ -194,7 +194,7 @@ class TestBudgets:
 
 class TestPilot:
     def test_tells_what_the_whole_will_cost(self, project: Project) -> None:
-        found = project.inside("plan", "sweep.yaml", "--pilot", "3", "--format", "json", check=0).json
+        found = project.inside("pilot", "sweep.yaml", "--cases", "3", "--format", "json", check=0).json
         pilot = found["pilot"]
         assert (pilot["cases"], pilot["of"], pilot["status"], pilot["failed_cells"]) == (3, 10, "completed", 0)
         assert pilot["estimate"]["usd"] == {"expected": 730.0, "low": 730.0, "high": 730.0}
@@ -206,6 +206,6 @@ class TestPilot:
 
     def test_stops_at_the_limits_and_says_so(self, project: Project) -> None:
         project.write({"sweep.yaml": SWEEP + "limits: {node_runs: 20}\n"})
-        done = project.inside("plan", "sweep.yaml", "--pilot", "2", check=1)
+        done = project.inside("pilot", "sweep.yaml", "--cases", "2", check=1)
         assert sentence("so that the whole costs more") in done.stdout
         assert max(map(len, done.stdout.splitlines())) <= 100

@@ -202,7 +202,7 @@ def test_metrics_and_files_that_are_not_there_are_named(judged: Project) -> None
     assert sentence("no metric {}", "'helpfull'") + sentence("; did you mean '{}'?", "helpful") in said
 
 
-LABEL = ("label", "weekly", "--rater", "ana", "--field", "x")
+LABEL = ("label", "answer", "weekly", "--rater", "ana", "--field", "x")
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def weekly(judged: Project) -> Project:
 
 
 def written(judged: Project, sweep: str, name: str) -> list[dict[str, str]]:
-    judged.inside("label", sweep, "--export", name, check=0)
+    judged.inside("label", "export", sweep, name, check=0)
     return list(csv.DictReader((judged.folder / name).read_text("utf-8").splitlines()))
 
 
@@ -255,25 +255,25 @@ def test_a_person_labels_blind_goes_on_where_they_stopped_and_takes_labels_back(
 
 def test_raters_get_the_same_cases_and_those_who_disagree_cost_no_interval(weekly: Project) -> None:
     def queue(rater: str, *more: str) -> dict[str, Any]:
-        args = ("label", "weekly", "--rater", rater, "--cases", "5", "-f", "json", *more)
+        args = ("label", "draw", "weekly", "--rater", rater, "--cases", "5", "-f", "json", *more)
         found: dict[str, Any] = json.loads(weekly.inside(*args, check=0).stdout)
         return found
 
     assert [item["case"] for item in queue("ana")["items"]] == [item["case"] for item in queue("ben")["items"]]
     for rater, typed in (("ana", "1\n1\n"), ("ben", "0\n0\n")):
-        weekly.inside("label", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)
+        weekly.inside("label", "answer", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)
     again = queue("eva", "--again")
     assert (again["asked"], again["probability"], len(again["items"])) == ("disagreement", None, 2)
     check = ("judge", "check", "weekly", "-f", "json")
     before = json.loads(weekly.inside(*check, check=0).stdout)
-    weekly.inside("label", "weekly", "--rater", "eva", "--again", stdin="1\n1\n", check=0)
+    weekly.inside("label", "answer", "weekly", "--rater", "eva", "--again", stdin="1\n1\n", check=0)
     assert json.loads(weekly.inside(*check, check=0).stdout) == before | {"not_drawn": 2}
 
 
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl"])
 def test_labels_go_to_a_file_and_come_back_and_an_import_is_all_or_nothing(weekly: Project, name: str) -> None:
-    weekly.inside("label", "weekly", "--rater", "ana", "--cases", "2", stdin="1\n0\n1\n0\n", check=0)
-    weekly.inside("label", "weekly", "--export", name, check=0)
+    weekly.inside("label", "answer", "weekly", "--rater", "ana", "--cases", "2", stdin="1\n0\n1\n0\n", check=0)
+    weekly.inside("label", "export", "weekly", name, check=0)
     bench = wtb.open(weekly.url or f"sqlite:///{weekly.file}")
     sweep = bench.sweep("weekly")
     before = [replace(one, at=0) for one in sweep.labels()]
@@ -288,7 +288,7 @@ def test_labels_go_to_a_file_and_come_back_and_an_import_is_all_or_nothing(weekl
     assert sweep.labels() == []
     text = (weekly.folder / name).read_text("utf-8")
     weekly.write({f"bad_{name}": re.sub(r"\b0\.0\b", "7.0", text, count=1)})
-    assert "'label' is 7" in weekly.inside("label", "weekly", "--import", f"bad_{name}", check=2).said
+    assert "'label' is 7" in weekly.inside("label", "import", "weekly", f"bad_{name}", check=2).said
     assert sweep.labels() == []
     assert sweep.import_labels(weekly.folder / name).labels == 4
     sweep.import_labels(weekly.folder / name)
@@ -317,7 +317,7 @@ def test_only_what_was_drawn_can_be_labelled_and_an_erased_case_takes_its_labels
 
 
 def test_a_field_that_no_answer_has_is_refused(judged: Project) -> None:
-    args = ("label", "nightly", "--rater", "ana", "--field", "y")
+    args = ("label", "draw", "nightly", "--rater", "ana", "--field", "y")
     assert sentence("no {} in the final state", "'y'") in judged.inside(*args, check=2).said
 
 
@@ -348,7 +348,7 @@ def test_a_judge_below_the_stated_agreement_decides_no_gate_unless_it_is_said_by
             f"c{number},default,ana,{float((number % 3 != 0) == (agree or number % 2 == 0))}\n" for number in range(30)
         )
         weekly.write({"given.csv": labels})
-        weekly.inside("label", "weekly", "--import", "given.csv", check=0)
+        weekly.inside("label", "import", "weekly", "given.csv", check=0)
         found = gate(at_least, code)
         assert found["because"].startswith(words)
         assert "30 labels of weekly" in found["because"], "of an earlier sweep with the same judge"
@@ -452,8 +452,8 @@ def test_cases_drawn_with_unequal_chances_count_by_them(judged: Project) -> None
 
 
 def test_raters_who_draw_more_or_fewer_cases_of_the_one_order_leave_all_alike(weekly: Project) -> None:
-    weekly.inside("label", "weekly", "--rater", "ana", "--cases", "4", stdin="1\n0\n" * 4, check=0)
-    weekly.inside("label", "weekly", "--rater", "ben", "--cases", "8", stdin="1\n0\nq\n", check=0)
+    weekly.inside("label", "answer", "weekly", "--rater", "ana", "--cases", "4", stdin="1\n0\n" * 4, check=0)
+    weekly.inside("label", "answer", "weekly", "--rater", "ben", "--cases", "8", stdin="1\n0\nq\n", check=0)
     found = json.loads(weekly.inside("judge", "check", "weekly", "-f", "json", check=0).stdout)
     assert {one["probability"] for one in written(weekly, "weekly", "more.csv")} == {str(4 / 39), str(8 / 39)}
     assert (found["labels"], found["is_weighted"]) == (10, False)
@@ -461,7 +461,7 @@ def test_raters_who_draw_more_or_fewer_cases_of_the_one_order_leave_all_alike(we
 
 def test_who_is_asked_again_takes_no_label_of_a_drawn_case_back(weekly: Project) -> None:
     for rater, typed in (("ana", "1\n1\n"), ("ben", "1\n1\n"), ("eva", "0\n0\n")):
-        weekly.inside("label", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)
+        weekly.inside("label", "answer", "weekly", "--rater", rater, "--cases", "1", stdin=typed, check=0)
     bench = wtb.open(weekly.url or f"sqlite:///{weekly.file}")
     sweep = bench.sweep("weekly")
     before = sweep.labels()
@@ -476,7 +476,7 @@ def test_who_is_asked_again_takes_no_label_of_a_drawn_case_back(weekly: Project)
     weekly.write({"again.csv": again})
     assert (
         sentence("{} labelled it when it was drawn", "'ana'")
-        in weekly.inside("label", "weekly", "--import", "again.csv", check=2).said
+        in weekly.inside("label", "import", "weekly", "again.csv", check=2).said
     )
     assert sweep.labels() == before
     bench.close()
@@ -509,7 +509,7 @@ def test_what_people_would_say_of_the_difference_of_two_rows_is_by_the_labels_of
 def test_a_matrix_says_what_people_would_say_once_they_have_labelled_it(weekly: Project) -> None:
     matrix = ("matrix", "weekly", "-f", "json")
     assert "people" not in json.loads(weekly.inside(*matrix, check=0).stdout)
-    weekly.inside("label", "weekly", "--rater", "ana", "--cases", "12", stdin="1\n0\n1\n1\n" * 6, check=0)
+    weekly.inside("label", "answer", "weekly", "--rater", "ana", "--cases", "12", stdin="1\n0\n1\n1\n" * 6, check=0)
     (found,) = json.loads(weekly.inside(*matrix, check=0).stdout)["people"]
     assert (found["metric"], found["labels"], found["raters"]) == ("helpful", 24, 1)
     checked = json.loads(weekly.inside("judge", "check", "weekly", "-f", "json", check=0).stdout)["rows"]

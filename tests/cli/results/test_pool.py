@@ -65,7 +65,7 @@ def test_a_pool_is_read_only_and_keeps_its_sources(answers: Project) -> None:
         ("resumed", "resume", id),
         ("retried", "retry", id),
         ("scored anew", "score", id, "--evaluate", "answers:wrong"),
-        ("run again", "baseline", "set", "main", id, "--repeat", "1"),
+        ("run again", "baseline", "repeat", "main", id),
     ):
         refused = answers.inside(*command, check=2 if what == "" else None)
         assert refused.code != 0

@@ -274,13 +274,13 @@ def test_repeats_show_that_nothing_is_noise_and_then_any_fall_is_worse(small: Pr
     edit(small, "+ by}", '+ by - (state["x"] == 4)}')
     unclear = small.inside("regress", "sweep.yaml", "--baseline", "main", "-q", check=0)
     assert unclear.stdout.startswith("unclear against main")
-    said = small.inside("baseline", "set", "main", "main", "--repeat", "2", check=2).said
+    said = small.inside("baseline", "repeat", "main", "main", "--times", "2", check=2).said
     assert sentence("there is no sweep {}", "'main'") in said
     first = small.inside("baseline", "show", "main", "--format", "json", check=0).json["sweep"]["id"]
-    said = small.inside("baseline", "set", "main", first, "--repeat", "2", check=2).said
+    said = small.inside("baseline", "repeat", "main", first, "--times", "2", check=2).said
     assert sentence("the code of {} has changed since it ran", "add=default, add=more") in said
     edit(small, ' - (state["x"] == 4)', "")
-    done = small.inside("baseline", "set", "main", first, "--repeat", "2", "-q", check=0)
+    done = small.inside("baseline", "repeat", "main", first, "--times", "2", "-q", check=0)
     assert done.stdout.splitlines()[1] == "2 repeats" + sentence("{} the same in every case", ": outcomes, score")
     floor = small.inside("baseline", "show", "main", "--format", "json", check=0).json["noise_floor"]
     assert floor["metrics"] == {"score": {"compared": 16, "differ": 0.0, "sd": 0.0, "deterministic": True}}
@@ -303,7 +303,7 @@ def test_repeats_show_how_far_a_workflow_differs_by_itself(small: Project) -> No
     edit(small, "+ by}", "+ by + time.time_ns() % 1000}")
     edit(small, "from wtb", "import time\n\nfrom wtb")
     small.inside("run", "sweep.yaml", "-q", check=0)
-    said = small.inside("baseline", "set", "noisy", "nightly", "--repeat", "1", "-q", check=0).stdout
+    said = small.inside("baseline", "repeat", "noisy", "nightly", "--times", "1", "-q", check=0).stdout
     assert sentence("{} the same in every case", "outcomes") + sentence("{} differs in ", "; score") in said
     assert "(sd " in said
     assert "score" in small.inside("baseline", "list", check=0).stdout.splitlines()[-1]
@@ -323,14 +323,14 @@ def test_a_plan_says_how_many_cases_a_margin_takes(small: Project) -> None:
     assert "Margin of 0.05 in right: about 1,664 cases show that none of 2 combinations lost as much" in said
     assert (
         "the sweep has 4 (the differences have a standard deviation of 0.707, at worst, on its scale from 0 to 1; "
-        "a pilot (`wtb plan --pilot`) says more)" in said
+        "a pilot (`wtb pilot`) says more)" in said
     )
     small.inside("run", "planned.yaml", "-q", check=0)
     planned = small.inside("plan", "planned.yaml", "--format", "json", check=0).json
     score = planned["margins"][0]
     assert (score["rows"], score["needed"], score["cases"]) == (2, 379, 4)
     assert score["because"].startswith("at most, if cases differ from run to run as from case to case in sweep 1")
-    small.inside("baseline", "set", "new", "new", "--repeat", "1", "-q", check=0)
+    small.inside("baseline", "repeat", "new", "new", "--times", "1", "-q", check=0)
     (score, _) = small.inside("plan", "planned.yaml", "--format", "json", check=0).json["margins"]
     assert (score["needed"], score["because"]) == (6, sentence("as the repeats of baseline {} differ", "new"))
 
@@ -392,6 +392,6 @@ def test_a_comparison_is_told_to_ci_as_junit(seven: Project) -> None:
 def test_only_sweeps_are_repeated(small: Project) -> None:
     small.inside("start", "small:wf", "--set", "x=1", "-q", check=0)
     ((id,),) = small.query("SELECT id FROM sweeps WHERE kind = 'single'")
-    said = small.inside("baseline", "set", "one", id, "--repeat", "1", check=2).said
+    said = small.inside("baseline", "repeat", "one", id, "--times", "1", check=2).said
     assert sentence("only a sweep can be repeated, and {} is a single execution", id) in said
     assert "one" not in small.inside("baseline", "list", check=0).stdout.split()

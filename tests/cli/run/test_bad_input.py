@@ -530,10 +530,6 @@ class TestWithADatabase:
             ),
             (["score", "sweep"], [sentence("nothing to score by")]),
             (
-                ["score", "sweep", "--status", "abc", "-e", "latency"],
-                [sentence("expected no --evaluate, --file, --limits")],
-            ),
-            (
                 ["score", "sweep", "--evaluate", "latencyy"],
                 [sentence("no evaluator {}", "'latencyy'") + sentence("; did you mean '{}'?", "latency")],
             ),

@@ -110,7 +110,7 @@ def test_regressions_rest_on_clusters_of_equal_inputs(ask: Project) -> None:
 
 
 def test_a_pilot_takes_the_clusters_of_its_cases(ask: Project) -> None:
-    planned = ask.inside("plan", "alike.yaml", "--pilot", "7", "--format", "json", check=0).json
+    planned = ask.inside("pilot", "alike.yaml", "--cases", "7", "--format", "json", check=0).json
     assert planned["pilot"]["cases"] == 7
 
 

@@ -331,12 +331,15 @@ def test_breakpoints_of_a_sweep_are_listed_and_changed(flow: Project) -> None:
     flow.write({"sweep.yaml": sweep})
     flow.inside("run", "sweep.yaml", "--break", "add", "--break", "after add", check=1)
 
-    assert flow.inside("break", "sweep", check=0).stdout == "before add\nafter add\n"
+    assert flow.inside("breakpoint", "list", "sweep", check=0).stdout == "before add\nafter add\n"
     changed = ["--remove", "after add", "--add", "check if x > 100", "--format", "json"]
-    listed = flow.inside("break", "sweep", *changed, check=0).json["breakpoints"]
+    listed = flow.inside("breakpoint", "set", "sweep", *changed, check=0).json["breakpoints"]
     assert listed == ["before add", "before check if x > 100"]
-    assert sentence("did you mean '{}'?", "check") in flow.inside("break", "sweep", "--add", "chekc", check=2).said
-    assert "no breakpoint" in flow.inside("break", "sweep", "--remove", "look", check=2).said
+    assert (
+        sentence("did you mean '{}'?", "check")
+        in flow.inside("breakpoint", "set", "sweep", "--add", "chekc", check=2).said
+    )
+    assert "no breakpoint" in flow.inside("breakpoint", "set", "sweep", "--remove", "look", check=2).said
     # All its paused executions go on.
     assert flow.inside("resume", "sweep", "--format", "json", check=0).json["cells"]["succeeded"] == 2
 

@@ -195,7 +195,7 @@ def test_an_unknown_cost_is_shown_and_ranked_nowhere_as_0(project: Project, url:
 
 def test_a_pilot_of_unknown_cost_estimates_none_and_names_the_limit(sqlite_project: Project, url: str) -> None:
     sqlite_project.write({"app.py": APP, "sweep.yaml": json.dumps({**SWEEP, "limits": {"usd": 1}})})
-    done = sqlite_project.wtb("plan", "sweep.yaml", "--pilot", "2", "--format", "json", env={"FAKE_URL": url}, check=0)
+    done = sqlite_project.wtb("pilot", "sweep.yaml", "--cases", "2", "--format", "json", env={"FAKE_URL": url}, check=0)
     planned = json.loads(done.stdout)
     assert planned["pilot"]["estimate"]["usd"] == {"expected": None, "low": None, "high": None}
     assert any("limits.usd = 1 cannot be kept" in warning for warning in planned["warnings"])

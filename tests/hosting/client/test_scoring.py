@@ -95,7 +95,7 @@ def test_workers_score_by_what_is_built_in_and_by_what_they_publish(sending: Sen
     assert f"{2 * CELLS} scores written" in said.said
     asked = sending.cluster.one("SELECT id FROM scorings ORDER BY asked_at DESC LIMIT 1")
     assert f"scoring {asked}: 1 worker to do it" in said.said
-    assert f"{2 * CELLS} scores written" in sending.wtb("score", sweep, "--status", asked).said
+    assert f"{2 * CELLS} scores written" in sending.wtb("scoring", "show", sweep, asked).said
     after = scores(sending, sweep)
     assert after["total"] == before["total"]
     assert after["double"] == (CELLS, 2 * before["total"][1])
@@ -236,7 +236,7 @@ def test_what_was_asked_can_be_cancelled_and_what_it_has_written_stays(sending: 
     for asked in (id, waiting, waiting):
         assert (
             sentence("scoring {} is cancelled; {} scores", asked, 0)
-            in sending.wtb("score", sweep, "--cancel", asked).said
+            in sending.wtb("scoring", "cancel", sweep, asked).said
         )
     (sending.cluster.project.folder / "gate").touch()
     sending.cluster.until(lambda: not sending.cluster.query("SELECT * FROM working"), "its slot to be free")

@@ -129,7 +129,7 @@ REFUSED = [
     ),
     *("files nothing", "files {execution} nothing", "files {execution} --diff nothing"),
     *("approvals nothing", "watch nothing", "report nothing", "pause {sweep}", "cancel {sweep} --yes"),
-    *("break {sweep} --add nowhere", "break {sweep} --remove A", "schedule pause nothing"),
+    *("breakpoint set {sweep} --add nowhere", "breakpoint set {sweep} --remove A", "schedule pause nothing"),
 ]
 MADE_AT = re.compile(r'[-0-9]{10}T[:0-9]{8}\+00:00(?=\. T)|(?<="made_at": ")[^"]*|(?<="made_at":")[^"]*')
 FORMATS = {"json": ("--format", "json"), "text": ()}
@@ -195,7 +195,7 @@ def test_what_is_refused_is_refused_with_the_same_words(served: Served, command:
 @pytest.mark.parametrize(
     "command",
     [
-        *("gc", "run sweep.yaml", "baseline set main first --repeat 1"),
+        *("gc", "run sweep.yaml", "baseline repeat main first"),
         *("schedule add nightly sweep.yaml --cron @daily", sentence("schedule run-now nightly"), "backup copy"),
     ],
 )
@@ -212,8 +212,8 @@ def test_what_works_beside_the_database_says_so_in_a_line(served: Served, comman
     [
         ("gc", "; the scheduler does it every hour, by the policy of the system and by what `wtb project change` says"),
         (
-            "plan sweep.yaml --pilot 2",
-            sentence("`wtb submit --limit N` has workers run N cases, and `wtb costs` says what they"),
+            "pilot sweep.yaml --cases 2",
+            sentence("submit a part of the sweep (`--limit`), and `wtb costs` says what it took"),
         ),
     ],
 )

@@ -321,9 +321,9 @@ def test_what_one_case_suggested_is_run_for_every_case(sending: Sending) -> None
 
 def test_many_questions_are_answered_at_once(sending: Sending) -> None:
     executions = [execution_of(sending, "reviewed", "--set", f"x={number}") for number in (200, 201)]
-    refused = sending.wtb("answer", "--all", "maybe", "--yes", check=2)
+    refused = sending.wtb("answer-all", "maybe", "--yes", check=2)
     assert sentence("nothing was answered") in refused.stderr
-    given = sending.wtb("answer", "--all", "no", "--yes", "--format", "json").json
+    given = sending.wtb("answer-all", "no", "--yes", "--format", "json").json
     assert [one["choice"] for one in given["answers"]] == ["no", "no"]
     for execution in executions:
         until_it_is(sending, execution, "completed")

@@ -320,7 +320,7 @@ def test_6_which_cheap_combination_is_good_enough(desk: Desk) -> None:
 def test_7_what_the_whole_sweep_will_cost(desk: Desk, copy: Project) -> None:
     spent = desk.project.inside("status", "helpdesk", "--format", "json", check=0).json["cost"]["usd"]
     walk = Walk(copy)
-    pilot = walk.wtb("plan", "helpdesk.yaml", "--pilot", "6", "--format", "json").json["pilot"]
+    pilot = walk.wtb("pilot", "helpdesk.yaml", "--cases", "6", "--format", "json").json["pilot"]
     usd = pilot["estimate"]["usd"]
     assert usd["low"] < spent < usd["high"]
     assert usd["expected"] == pytest.approx(spent, rel=0.25)

@@ -422,7 +422,7 @@ def test_a_key_writes_a_comment_and_its_author_deletes_it(site: Site, asked: Pro
     page.get_by_role("dialog").wait_for(state="hidden")
     page.locator("#cell-0-1 .comments").get_by_text("<b>right</b>").wait_for()
     take_picture(page)
-    (comment,) = asked.inside("comment", "helpdesk", "q0", "--format", "json").json["comments"]
+    (comment,) = asked.inside("comment", "list", "helpdesk", "q0", "--format", "json").json["comments"]
     assert (comment["case"], comment["row"], comment["repeat"]) == ("q0", 2, 0)
     asked.inside("report", "helpdesk", "-o", tmp_path / "report.html", check=0)
     report = site.browser.new_page()
@@ -433,7 +433,7 @@ def test_a_key_writes_a_comment_and_its_author_deletes_it(site: Site, asked: Pro
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Delete the comment by").click()
     page.get_by_role("dialog").get_by_text("<b>right</b>").wait_for(state="hidden")
-    assert asked.inside("comment", "helpdesk").stdout == "no comments\n"
+    assert asked.inside("comment", "list", "helpdesk").stdout == "no comments\n"
 
 
 def test_reasons_of_scores_stand_beside_them(site: Site) -> None:

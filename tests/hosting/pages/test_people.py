@@ -57,7 +57,7 @@ def labelled(shared_project: Project) -> Project:
         writer.writerow(["case", "answer", "rater", "label"])
         for variant, count in (("default", 120), (HOSTILE, 20)):
             writer.writerows([f"c{number}", variant, HOSTILE, float(number % 4 != 0)] for number in range(count))
-    shared_project.inside("label", "asked", "--metric", "helpful", "--import", "labels.csv", check=0)
+    shared_project.inside("label", "import", "asked", "labels.csv", "--metric", "helpful", check=0)
     return shared_project
 
 

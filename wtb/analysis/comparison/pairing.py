@@ -45,13 +45,13 @@ class Pairs(NamedTuple):
 
     def table(self, side: int, found: Sequence[Sequence[Any]], column: int, dtype: Any = float) -> NDArray[Any]:
         """A column of rows (combination, case number, ...) as combinations x cases; NaN or None where there is none."""
-        made = np.full(self.shape, None if dtype is object else np.nan, dtype)
+        values = np.full(self.shape, None if dtype is object else np.nan, dtype)
         if found:
             numbers = np.array([row[:2] for row in found], dtype=np.int64)
             row, place = self.rows[side][numbers[:, 0]], self.columns[side][numbers[:, 1]]
             kept = (row >= 0) & (place >= 0)
-            made[row[kept], place[kept]] = np.array([one[column] for one in found], dtype)[kept]
-        return made
+            values[row[kept], place[kept]] = np.array([one[column] for one in found], dtype)[kept]
+        return values
 
 
 def match(database: Database, before: SweepRow, after: SweepRow) -> Pairs:

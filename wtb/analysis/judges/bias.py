@@ -190,13 +190,13 @@ def uses(held: Held, rubric: Sequence[float]) -> tuple[LevelUse, ...]:
     if not 2 <= len(found) <= _MOST_LEVELS:
         return ()
     nearest = found[np.abs(held.judge[:, None] - found).argmin(axis=1)]
-    made = []
+    level_uses = []
     for level in found:
         judge, people = (nearest == level).astype(np.float64), (held.people == level).astype(np.float64)
         of_judge, of_people = (by_case(one, held, None, (0.0, 1.0)).value or 0.0 for one in (judge, people))
         more = by_case(judge - people, held, None, (-1.0, 1.0))
-        made.append(LevelUse(float(level), of_judge, of_people, more))
-    return tuple(made)
+        level_uses.append(LevelUse(float(level), of_judge, of_people, more))
+    return tuple(level_uses)
 
 
 def _grouped(values: Floats) -> list[NDArray[np.bool_]]:

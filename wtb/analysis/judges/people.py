@@ -29,8 +29,8 @@ def people(database: Database, sweep: SweepRow, matrix: MatrixDocument) -> list[
         return []
     read, baseline = Scores(database, sweep), matrix["baseline"]
     base = read.choices.index(baseline) if baseline in read.choices else None
-    made = (_of_metric(database, sweep, read, metric, base) for metric in matrix["metrics"])
-    return [one for one in made if one is not None]
+    by_metric = (_of_metric(database, sweep, read, metric, base) for metric in matrix["metrics"])
+    return [one for one in by_metric if one is not None]
 
 
 def _of_metric(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from wtb.analysis.judges.check import JudgeCheck, Label, check
 from wtb.analysis.scores import Scores
 from wtb.core.errors import InputError
+from wtb.core.mappings import Options
 from wtb.core.scoring.judgement import BY_HAND, MET
 from wtb.core.texts import plural
 from wtb.store.control.labels import label_rows, labelled_sweeps
@@ -32,17 +32,17 @@ def stored_labels(database: Database, sweep_id: str, metric: str) -> list[Label]
     ]
 
 
-def judge_of(sweep: SweepRow, metric: str) -> tuple[str, Mapping[str, Any]]:
+def judge_of(sweep: SweepRow, metric: str) -> tuple[str, Options]:
     """The evaluator that gives a metric, as the sweep has it: its name or import path, and its options."""
     for one in sweep.spec.get("evaluate") or ():
         for name, given in dict(one).items():
-            options: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+            options: Options = given if isinstance(given, Mapping) else {}
             if metric in (options.get("name"), name, name.rpartition(":")[2]):
                 return name, options
     return "", {}
 
 
-def rubric_of(judge: Mapping[str, Any]) -> dict[str, str]:
+def rubric_of(judge: Options) -> dict[str, str]:
     """The levels of a judge, by its options, with their descriptions; criteria alone are met or not."""
     rubric = judge.get("rubric") or (MET if judge.get("criteria") else {})
     return {str(level): str(text) for level, text in rubric.items()}

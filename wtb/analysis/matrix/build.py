@@ -63,7 +63,7 @@ def build(
     if scored is not None and on_failure is not None:
         scored.check_failure_score("on_failure")
     scored = scored or Scores(database, sweep, edited=edited)
-    matrix = made(database, sweep, scored)
+    matrix = matrix_from(read_facts(database, sweep, scored))
     if is_own:
         with suppress(StoreError):  # who may only read sees the same, and whoever looks next notes it
             _note_claims(database, sweep, scored, matrix)
@@ -88,18 +88,13 @@ def freeze(database: Database, sweep_id: str) -> bool:
     if place is None or sweep.status not in ENDED_SWEEPS or any(status not in FINAL_CELLS for status in counts):
         return False
     scored = Scores(database, sweep)
-    matrix = made(database, sweep, scored)
+    matrix = matrix_from(read_facts(database, sweep, scored))
     _note_claims(database, sweep, scored, matrix)
     return tallies.keep(database, sweep_id, matrix, place)
 
 
-def made(database: Database, sweep: SweepRow, scored: Scores) -> MatrixDocument:
-    """Make the matrix of a sweep from its scores; nothing is noted of it."""
-    return matrix_of(read_facts(database, sweep, scored))
-
-
-def matrix_of(facts: SweepFacts) -> MatrixDocument:
-    """Make a matrix of what was read of a sweep."""
+def matrix_from(facts: SweepFacts) -> MatrixDocument:
+    """Return the matrix of a sweep from what was read of it; nothing is noted of it."""
     sweep, scored, seen, spent = facts.sweep, facts.scored, facts.seen, facts.runs.spent
     rows = outcome_rows(facts)
     figures, warned, compared = figures_of(facts, rows)

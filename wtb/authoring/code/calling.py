@@ -12,6 +12,7 @@ from typing import Any
 
 from wtb.authoring.code.event_loop import GRACE_S, LoopThread
 from wtb.core.errors import NodeTimeout
+from wtb.core.mappings import Arguments
 
 
 class Caller:
@@ -45,7 +46,7 @@ class Caller:
                 f"still running after its deadline of {timeout:g} s, and it ignored its cancellation"
             ) from error
 
-    def _on_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float) -> Any:
+    def _on_thread(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments, timeout: float) -> Any:
         future: Future[Any] = Future()
         variables = contextvars.copy_context()
 

@@ -128,10 +128,10 @@ def evaluator_function_of(description: EvaluatorDescription) -> Callable[..., An
         It, with what it declares, for `make_evaluator`.
     """
     returns = bool if description["returns_bool"] else Any
-    made = DescribedFunction(description["name"], description["function"], returns=returns)
+    function = DescribedFunction(description["name"], description["function"], returns=returns)
     for key in ("better", "compare", "timeout", "scale", "on_failure"):
-        setattr(made, f"wtb_{key}", description[key])
-    return made
+        setattr(function, f"wtb_{key}", description[key])
+    return function
 
 
 def _node(graph: NodeDocument, described: PublishedNode) -> Node:

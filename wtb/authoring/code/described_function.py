@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 
 from wtb.core.documents.workflows.publications import PublishedFunction, PublishedType
 from wtb.core.errors import InputError
+from wtb.core.mappings import JsonSchema
 
 
 class DescribedFunction:
@@ -38,7 +39,7 @@ def plain_type(kind: PublishedType) -> Any:
     return _plain_type(kind["schema"] or {}) if kind["plain"] else Any
 
 
-def _plain_type(schema: Mapping[str, Any]) -> Any:
+def _plain_type(schema: JsonSchema) -> Any:
     """Return the type that a JSON Schema of a plain type was made of."""
     if "anyOf" in schema:
         return functools.reduce(operator.or_, map(_plain_type, schema["anyOf"]))

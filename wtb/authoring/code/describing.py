@@ -33,6 +33,7 @@ from wtb.core.documents.workflows.publications import (
     WorkflowDescription,
 )
 from wtb.core.errors import InputError, StateError, WTBError
+from wtb.core.mappings import Params
 from wtb.core.scoring.scales import returns_bool
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable, storable
@@ -218,7 +219,7 @@ def _variant_function(variant: Variant, code: Any, schemas: bool) -> PublishedFu
     return _described(variant.fn, code, known.values(), takes_any, schemas)
 
 
-def _params(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def _params(given: Params) -> tuple[dict[str, str], dict[str, str]]:
     """Return values as typed JSON, and those that cannot be stored as Python shows them."""
     params, shown = {}, {}
     for name, value in given.items():

@@ -14,6 +14,7 @@ from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.workflow import Workflow
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean, nearest_names
+from wtb.core.mappings import Params
 from wtb.core.serialization.codec import decode, encode
 
 Place = tuple[str | int, ...]  # in a sweep file
@@ -50,7 +51,7 @@ class VariantDraft:
     name: str
     source: str | None = None
     of: str | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     is_own: bool = False
 
 
@@ -77,7 +78,7 @@ class Draft:
     vary: Mapping[str, Sequence[VariantDraft] | None] = field(default_factory=dict)
     forks: Mapping[str, Sequence[VariantDraft]] = field(default_factory=dict)
     evaluators: Sequence[NamedEvaluator] = ()
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
     servers: Mapping[str, Any] = field(default_factory=dict)
     permitted: Sequence[str] | None = None
     is_checked: bool = False
@@ -151,24 +152,24 @@ def complete(
     """
     if workflow is None and draft.workflow is not None:
         workflow = code.workflow(draft.workflow, problem)
-    made = Completed(None, Recipe(None))
+    completed = Completed(None, Recipe(None))
     variants: list[AddedVariant] = []
-    params: Mapping[str, Any] = draft.params
+    params: Params = draft.params
     if workflow is not None:
         if not draft.is_checked:
             workflow.validate()
         params = {**workflow.params, **draft.params}
-        made.workflow = bound = workflow.copy()
+        completed.workflow = bound = workflow.copy()
         bound.name = draft.name or bound.name
-        variants = _vary(draft, bound, code, made)
-        made.problems += [(("params",), text) for text in bound.param_problems(params)]
-    _evaluate(draft, evaluators or {}, code, made)
-    named = [replace(ref, shown=one.name) for ref, one in zip(draft.evaluators, made.evaluators, strict=False)]
-    made.recipe = Recipe(draft.path, variants, named, params, list(made.vary), draft.servers)
-    return made
+        variants = _vary(draft, bound, code, completed)
+        completed.problems += [(("params",), text) for text in bound.param_problems(params)]
+    _evaluate(draft, evaluators or {}, code, completed)
+    named = [replace(ref, shown=one.name) for ref, one in zip(draft.evaluators, completed.evaluators, strict=False)]
+    completed.recipe = Recipe(draft.path, variants, named, params, list(completed.vary), draft.servers)
+    return completed
 
 
-def _vary(draft: Draft, workflow: Workflow, code: Code, made: Completed) -> list[AddedVariant]:
+def _vary(draft: Draft, workflow: Workflow, code: Code, completed: Completed) -> list[AddedVariant]:
     """Give a workflow the variants and servers of a sweep. Returns the variants that the sweep adds."""
     names: dict[str, list[str]] = {}
     variants: list[AddedVariant] = []
@@ -182,29 +183,29 @@ def _vary(draft: Draft, workflow: Workflow, code: Code, made: Completed) -> list
                     f"node {node_name!r} is part of the node {around!r}, which is varied, too, and then runs as one "
                     f"node: vary one of them, or give {around!r} a variant with that part changed"
                 )
-            made.problems.append((("vary", node_name), text))
+            completed.problems.append((("vary", node_name), text))
             continue
         if wanted is None:
             names[node_name] = node.active()
             if not names[node_name]:
                 text = f"every variant of node {node_name!r} is deactivated; expected at least one, or a list of names"
-                made.problems.append((("vary", node_name), text))
+                completed.problems.append((("vary", node_name), text))
             continue
         for number, ref in enumerate(wanted):
             added, wrong = add(workflow, node_name, ref, code)
             variants += [added] if added is not None else []
-            made.problems += [(("vary", node_name, number), text) for text in wrong]
+            completed.problems += [(("vary", node_name, number), text) for text in wrong]
         names[node_name] = [ref.name for ref in wanted]
     variants += add_for_forks(workflow, draft.forks, code)[0]  # a fork whose variant cannot be made any more fails
-    made.vary = vary = {name: names[name] for name in draft.vary if name in names}
+    completed.vary = vary = {name: names[name] for name in draft.vary if name in names}
     for name, node in () if draft.is_checked else workflow.nodes.items():
         texts = node.variant_problems(vary.get(name, [node.default]))
-        made.problems += [(("vary", name) if name in vary else None, text) for text in texts]
+        completed.problems += [(("vary", name) if name in vary else None, text) for text in texts]
     for name, declared in draft.servers.items():
         try:
             add_server(workflow, name, declared)
         except InputError as error:
-            made.problems += [(("mcp", name), text) for text in error.problems]
+            completed.problems += [(("mcp", name), text) for text in error.problems]
     return variants
 
 
@@ -212,15 +213,15 @@ def add_for_forks(
     workflow: Workflow, refs: Mapping[str, Sequence[VariantDraft]], code: Code
 ) -> tuple[list[AddedVariant], list[str]]:
     """Add variants that were made for forks to a workflow. Returns them, and what is wrong with the others."""
-    made: list[AddedVariant] = []
+    added_variants: list[AddedVariant] = []
     problems: list[str] = []
     for node in refs.keys() & workflow.nodes.keys():
         for ref in refs[node]:
             if ref.name not in workflow.nodes[node].variants:  # else a row was added with it since
                 added, wrong = add(workflow, node, ref, code)
-                made += [added] if added is not None and not wrong else []
+                added_variants += [added] if added is not None and not wrong else []
                 problems += wrong
-    return made, problems
+    return added_variants, problems
 
 
 def add(workflow: Workflow, node_name: str, ref: VariantDraft, code: Code) -> tuple[AddedVariant | None, list[str]]:
@@ -233,24 +234,24 @@ def add(workflow: Workflow, node_name: str, ref: VariantDraft, code: Code) -> tu
         return None, [f"node {node.name!r} has no variant {ref.name!r}{near} (it has: {known})"]
     added = AddedVariant(node.name, ref.name, ref.source, ref.of, ref.params)
     try:
-        made = make_variant(node, added, code.load)
+        variant = make_variant(node, added, code.load)
     except InputError as error:
         return None, list(error.problems)
-    return added, workflow.add_variant(made)
+    return added, workflow.add_variant(variant)
 
 
-def _evaluate(draft: Draft, given: Mapping[str, Callable[..., Any]], code: Code, made: Completed) -> None:
+def _evaluate(draft: Draft, given: Mapping[str, Callable[..., Any]], code: Code, completed: Completed) -> None:
     """Make the evaluators of a draft, each under a name of its own."""
     for number, ref in enumerate(draft.evaluators):
         try:
             evaluator = make_evaluator(ref.name, ref.options, code.load, given.get(ref.name))
         except InputError as error:
-            made.problems += [(("evaluate", number), text) for text in error.problems]
+            completed.problems += [(("evaluate", number), text) for text in error.problems]
             continue
-        taken = {other.name for other in made.evaluators}
+        taken = {other.name for other in completed.evaluators}
         if evaluator.name in taken and "field" in ref.options:
             evaluator = replace(evaluator, name=f"{evaluator.name}:{ref.options['field']}")
         if evaluator.name in taken and draft.workflow is not None:  # else scores of the last one stay
             text = f"two evaluators are named {evaluator.name!r}; give one another with the option 'name'"
-            made.problems.append((("evaluate", number), text))
-        made.evaluators.append(evaluator)
+            completed.problems.append((("evaluate", number), text))
+        completed.evaluators.append(evaluator)

@@ -29,6 +29,7 @@ from wtb.authoring.code.sources.written_files import watch_files
 from wtb.authoring.code.walk import Code, Held, Walk
 from wtb.authoring.evaluation.evaluators import Evaluator
 from wtb.authoring.nodes import Node, Variant
+from wtb.core.mappings import Namespace
 from wtb.core.tree.stored_code import EVALUATORS, MADE_BY, VALUE, RecordedCode, StoredCode, stored_code
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -151,18 +152,18 @@ class _Makers:
             modules = tuple(dict.fromkeys(path.partition(":")[0] for path in self._paths))
             maker = ImportTime(modules, tuple(sorted(paths)), self._run_later)
             self._made[paths] = code_of(maker), has_varying_call(maker)
-        made, varies = self._made[paths]
-        files = made.parts.keys() & made.files.values()  # apart, since nodes may write them
+        graph_code, varies = self._made[paths]
+        files = graph_code.parts.keys() & graph_code.files.values()  # apart, since nodes may write them
         return replace(
             code,
-            files={**made.files, **code.files},
+            files={**graph_code.files, **code.files},
             parts={
                 **code.parts,
-                MADE_BY: made.source,
-                **{f"{MADE_BY} {name}": made.parts[name] for name in sorted(files)},
+                MADE_BY: graph_code.source,
+                **{f"{MADE_BY} {name}": graph_code.parts[name] for name in sorted(files)},
             },
             varying=[*code.varying, *(_computed(code.held.values, paths) if varies else ())],
-            not_followed=list(dict.fromkeys((*code.not_followed, *made.not_followed))),
+            not_followed=list(dict.fromkeys((*code.not_followed, *graph_code.not_followed))),
         )
 
     def with_params(self, variant: Variant, code: Code) -> Code:
@@ -192,7 +193,7 @@ def _is_defined_at_top(fn: Any) -> bool:
     return isinstance(fn, FunctionType) and fn.__closure__ is None and fn.__qualname__ == fn.__name__
 
 
-def _computed(values: Mapping[str, Any], paths: Iterable[str]) -> Iterator[str]:
+def _computed(values: Namespace, paths: Iterable[str]) -> Iterator[str]:
     """Name the values that stand in no source as they are."""
     names = [name.removeprefix(VALUE) for name in values]
     modules = map(module_of, {name.partition(":")[0] for name in (*paths, *names) if ":" in name})

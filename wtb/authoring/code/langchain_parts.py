@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from wtb.authoring.code.sources.distributions import distribution_of
+from wtb.core.mappings import Namespace
 
 _SEQUENCE, _EITHER = ("steps",), ("func", "afunc", "kwargs")
 _HELD: Mapping[str, tuple[str, ...] | None] = {  # class -> what it holds; None: all of it
@@ -46,7 +47,7 @@ def is_foreign(package: str) -> bool:
     return package.startswith(("langchain", "langgraph")) and distribution_of(package) is not None
 
 
-def parts_of(thing: Any) -> Mapping[str, Any] | None:
+def parts_of(thing: Any) -> Namespace | None:
     """What there is of the user's in an object of LangChain or LangGraph, by name; None where it is none of these."""
     kind: Any = type(thing)
     names = _names(kind)
@@ -73,13 +74,13 @@ def has_parts(value: Any) -> bool:
     return parts_of(value) is not None
 
 
-def _all(thing: Any) -> dict[str, Any]:
+def _all(thing: Any) -> Namespace:
     """What an object holds; of a pydantic model its fields, since LangChain remembers things beside them."""
     fields = getattr(type(thing), "model_fields", None)
     return {name: value for name, value in vars(thing).items() if fields is None or name in fields}
 
 
-def _graph(builder: Any) -> dict[str, Any]:
+def _graph(builder: Any) -> Namespace:
     """A graph's nodes and how they lead on."""
     return {
         "nodes": {place: spec.runnable for place, spec in builder.nodes.items()},

@@ -14,6 +14,7 @@ from wtb.authoring.nodes import Node, Variant
 from wtb.authoring.workflow import Workflow
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.mappings import Options, Params
 from wtb.core.serialization.codec import decode, encode
 
 SERVERS: Final = "wtb.integrations.mcp.declaring:use_declared"  # which knows of MCP
@@ -27,7 +28,7 @@ class AddedVariant:
     name: str
     source: str | None
     of: str | None
-    params: Mapping[str, Any]
+    params: Params
 
 
 @frozen
@@ -35,7 +36,7 @@ class NamedEvaluator:
     """An evaluator by built-in name or import path, its options, and the name it goes by in this sweep."""
 
     name: str
-    options: Mapping[str, Any]
+    options: Options
     shown: str
 
 
@@ -49,7 +50,7 @@ class Recipe:
     workflow: str | None
     variants: Sequence[AddedVariant] = ()
     evaluators: Sequence[NamedEvaluator] = ()
-    params: Mapping[str, Any] | None = None
+    params: Params | None = None
     vary: Sequence[str] = ()
     servers: Mapping[str, Any] = field(default_factory=dict)
 
@@ -110,5 +111,5 @@ def make_variant(node: Node, added: AddedVariant, resolve: Callable[[str], Any] 
 
 def named(one: NamedEvaluator, given: Callable[..., Any] | None = None) -> Evaluator:
     """An evaluator under the name that it has in a sweep. Raises InputError."""
-    made = make_evaluator(one.name, one.options, load, given)
-    return replace(made, name=one.shown or made.name)
+    evaluator = make_evaluator(one.name, one.options, load, given)
+    return replace(evaluator, name=one.shown or evaluator.name)

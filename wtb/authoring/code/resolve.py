@@ -62,10 +62,10 @@ def made_by(factory: Any, where: str) -> Any:
         raise InputError(f"{where} {what}; expected {EXPECTED}")
     try:
         with exits_as_errors():
-            made = factory()
+            workflow = factory()
     except BaseException as error:
         check_interrupt(error)
         raise InputError(f"{where} cannot be called: {own_frames(error)}") from error
-    if not isinstance(made, Workflow) and not is_graph(made):
-        raise InputError(f"{where} made {type(made).__name__}; expected {EXPECTED}")
-    return made
+    if not isinstance(workflow, Workflow) and not is_graph(workflow):
+        raise InputError(f"{where} made {type(workflow).__name__}; expected {EXPECTED}")
+    return workflow

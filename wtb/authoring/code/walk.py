@@ -45,6 +45,7 @@ from wtb.authoring.code.sources.ownership import (
 from wtb.authoring.code.sources.source_file import SourceFile, Statement, source_of, unchanged_files
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError
+from wtb.core.mappings import Namespace
 from wtb.core.serialization.codec import digest, encode
 from wtb.core.tree.stored_code import VALUE
 
@@ -66,7 +67,7 @@ class Held:
         places: Globals that were walked as objects, such as `lib:helper`: their statements may have made the values.
     """
 
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Namespace = field(default_factory=dict)
     places: Sequence[str] = ()
 
 
@@ -283,7 +284,7 @@ class Walk:
             else:  # its text is in the source
                 yield from self.static(module, mentions_of([node]))
 
-    def _names(self, namespace: dict[str, Any], module: Module | None, mentions: Mentions) -> Iterator[Line]:
+    def _names(self, namespace: Namespace, module: Module | None, mentions: Mentions) -> Iterator[Line]:
         """The globals that a function names, and the names that it takes of modules of the user's."""
         taken: dict[str, dict[str, None]] = {}  # by module
         spaces = [(module, namespace, {chain[0]: None for chain in mentions.chains})]
@@ -303,7 +304,7 @@ class Walk:
             self._miss(module, f"line {line} imports a module by a computed name")
 
     def _descend(
-        self, namespace: dict[str, Any], chain: tuple[str, ...], taken: dict[str, dict[str, None]]
+        self, namespace: Namespace, chain: tuple[str, ...], taken: dict[str, dict[str, None]]
     ) -> Iterator[Line]:
         """Go along a chain of names through modules of the user's, and note what is taken of each."""
         space, value = namespace, namespace.get(chain[0])
@@ -319,7 +320,7 @@ class Walk:
         if isinstance(value, ModuleType) and self.is_ours(value) and (module := module_of(value.__name__)) is not None:
             yield from self._whole(module)
 
-    def _global(self, module: Module | None, space: Mapping[str, Any], name: str) -> Line:
+    def _global(self, module: Module | None, space: Namespace, name: str) -> Line:
         """A global: by its value, or by the statements that compute it."""
         value = space[name]
         place = None if module is None or isinstance(value, ModuleType) else origin_of(module, name)

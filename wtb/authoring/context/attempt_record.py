@@ -10,6 +10,7 @@ from typing import Any
 from wtb.authoring.boundary import CallReport, CostReport, report
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError
+from wtb.core.mappings import State
 from wtb.core.serialization.codec import decode
 from wtb.core.values import Json
 
@@ -23,7 +24,7 @@ class CaseView:
     encoded: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def input(self) -> dict[str, Any]:
+    def input(self) -> State:
         """The input by key; every attempt has its own copy."""
         return {name: decode(data) for name, data in self.encoded.items()}
 

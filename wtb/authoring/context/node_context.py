@@ -25,6 +25,7 @@ from wtb.authoring.context.prices import load_prices, price
 from wtb.authoring.context.usage import normalized_usage
 from wtb.authoring.tools import Gate, ServerTools, Tool, ToolReport, Tools
 from wtb.core.errors import BudgetReached, InputError, StateError
+from wtb.core.mappings import Arguments, Params
 from wtb.core.questions import Answer
 from wtb.core.scoring.unknown_costs import Cause
 from wtb.core.serialization.codec import decode, encode
@@ -75,7 +76,7 @@ class Context:
     draws: int | None = field(default=None, repr=False)
     seed: int = 0
     task: str | None = field(default=None, repr=False)
-    params: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    params: Params = field(default_factory=lambda: MappingProxyType({}))
     previous: Previous | None = None
     record: Record = field(default_factory=Record, repr=False)
     resources_of: Callable[[], Any] = field(default=lambda: None, repr=False)
@@ -516,7 +517,7 @@ def _duration(seconds: object) -> float | None:
     return duration if math.isfinite(duration) and duration >= 0 else None
 
 
-def _words(fields: Mapping[str, object]) -> dict[str, str | float | bool | None]:
+def _words(fields: Arguments) -> dict[str, str | float | bool | None]:
     plain = (int, float, bool, type(None))
     return {
         name: value if isinstance(value, plain) else storable(value if isinstance(value, str) else repr(value))

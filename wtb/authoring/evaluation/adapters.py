@@ -19,6 +19,7 @@ from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, Unscored
 from wtb.authoring.evaluation.fields import expected_value, field_of, needs_expected
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.mappings import Arguments, Options
 from wtb.core.scoring.measure import Better
 from wtb.core.scoring.reasons import Score
 from wtb.core.scoring.scales import PASS_OR_FAIL, Scale
@@ -71,12 +72,12 @@ def adapted(path: str, thing: Any) -> Any:
         field: str,
         input: str | None = None,
         contexts: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Arguments | None = None,
     ) -> Any:
         sample = _sample(case, result, field, input, contexts)
         return score(scorer(_key(arguments)), sample)
 
-    def check(options: Mapping[str, Any]) -> None:
+    def check(options: Options) -> None:
         if not isinstance(given := options.get("arguments") or {}, Mapping):
             raise InputError(f"'arguments' is {describe(given)}; expected a mapping")
         scorer(_key(given))
@@ -119,7 +120,7 @@ def _tool_of(thing: Any) -> str | None:
     return next((tool for tool, kind in _KINDS if (tool, kind) in named), None)
 
 
-def _made(path: str, thing: Any, arguments: dict[str, Any]) -> Any:
+def _made(path: str, thing: Any, arguments: Arguments) -> Any:
     """A scorer with its arguments. Raises InputError where it does not take them."""
     if inspect.isfunction(thing) and thing.__module__.startswith("sklearn."):
         _check_arguments(path, thing, arguments, "y_true", "y_pred")
@@ -135,7 +136,7 @@ def _made(path: str, thing: Any, arguments: dict[str, Any]) -> Any:
         raise InputError(f"{path!r} cannot be made: {type(error).__name__}: {error!s:.300}") from None
 
 
-def _check_arguments(path: str, thing: Any, arguments: Mapping[str, Any], *positional: str) -> None:
+def _check_arguments(path: str, thing: Any, arguments: Arguments, *positional: str) -> None:
     taken = inspect.signature(thing).parameters
     if not any(one.kind is one.VAR_KEYWORD for one in taken.values()):
         for name in arguments:
@@ -145,7 +146,7 @@ def _check_arguments(path: str, thing: Any, arguments: Mapping[str, Any], *posit
                 raise InputError(f"{path!r} takes no argument {name!r}{did_you_mean(name, known)} (it takes: {listed})")
 
 
-def _key(arguments: Mapping[str, Any] | None) -> str:
+def _key(arguments: Arguments | None) -> str:
     try:
         return json.dumps(dict(arguments or {}), sort_keys=True)
     except TypeError:

@@ -19,6 +19,7 @@ from wtb.authoring.evaluation.regex_search import pattern_problem
 from wtb.authoring.evaluation.requirements import check_installed
 from wtb.authoring.evaluation.thresholds import KEYS, read_threshold
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.mappings import Options
 from wtb.core.scoring.figures import Figure
 from wtb.core.scoring.measure import Better, Compare
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL, failure_scores, returns_bool, scale_of
@@ -43,7 +44,7 @@ _DECLARED = ("name", "better", "compare", "timeout", "scale", "on_failure")
 
 
 def make_evaluator(
-    name: str, options: Mapping[str, Any], resolve: Callable[[str], Any], fn: Callable[..., Any] | None = None
+    name: str, options: Options, resolve: Callable[[str], Any], fn: Callable[..., Any] | None = None
 ) -> Evaluator:
     """Make an evaluator.
 
@@ -86,7 +87,7 @@ def make_evaluator(
         elif name == assertions.__name__:
             problem_of = partial(problem_of_assertions, options)
     given: Callable[..., Any] = partial(fn, **options) if options else fn
-    made = Evaluator(
+    evaluator = Evaluator(
         _name(name, fn, declared["name"]) if passes is None or own_name else str(passes),
         given,
         _direction(name, declared["better"]),
@@ -104,20 +105,20 @@ def make_evaluator(
         partial(fn.wtb_class_of, options) if hasattr(fn, "wtb_class_of") else None,
         explanation(name, options) if is_built_in else None,
     )
-    made.check_failure_scores()
-    made.check_passes()
-    return made
+    evaluator.check_failure_scores()
+    evaluator.check_passes()
+    return evaluator
 
 
-def _reads(options: Mapping[str, Any]) -> Collection[str]:
+def _reads(options: Options) -> Collection[str]:
     """The keys of the final state that options name, those of parts included."""
     own = [options["field"]] if options.get("field") is not None else []
     return dict.fromkeys([*own, *(key for part in options.get("of", ()) for key in part.evaluator.reads)])
 
 
 def _declared(
-    fn: Callable[..., Any], options: Mapping[str, Any], *, is_built_in: bool, passes_or_fails: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    fn: Callable[..., Any], options: Options, *, is_built_in: bool, passes_or_fails: bool
+) -> tuple[dict[str, Any], Options]:
     """What an evaluator declares, with what options override of it; and the options that are the function's own."""
     declared = {key: getattr(fn, f"wtb_{key}", None) for key in _DECLARED}
     if passes_or_fails:  # whatever its score is
@@ -134,31 +135,27 @@ def _declared(
     return declared, {key: value for key, value in options.items() if key not in taken}
 
 
-def _declared_by_options(
-    name: str, fn: Any, options: Mapping[str, Any], on_failure: Any, threshold: Threshold | None
-) -> Mapping[str, Any]:
+def _declared_by_options(name: str, fn: Any, options: Options, on_failure: Any, threshold: Threshold | None) -> Options:
     """What an evaluator of several metrics declares by its options, which it checks. Raises InputError."""
     if threshold is not None:
         raise InputError(
             f"evaluator {name!r}: 'at_least' or 'at_most' of several metrics; expected a gate on one of them"
         )
-    found: Mapping[str, Any] = _as_problems(name, partial(fn.wtb_declare, options, on_failure))
+    found: Options = _as_problems(name, partial(fn.wtb_declare, options, on_failure))
     return found
 
 
-def _combining(
-    name: str, options: Mapping[str, Any], declared: dict[str, Any], resolve: Callable[[str], Any]
-) -> dict[str, Any]:
+def _combining(name: str, options: Options, declared: dict[str, Any], resolve: Callable[[str], Any]) -> Options:
     """The options of a combined evaluator with its parts made; what it declares is changed by them."""
-    made = with_parts(name, options, lambda part, its: make_evaluator(part, its, resolve), declared["timeout"])
+    combined = with_parts(name, options, lambda part, its: make_evaluator(part, its, resolve), declared["timeout"])
     if name == "not" and declared["name"] is None:  # which is a word of conditions, and can name nothing in them
-        declared["name"] = f"not_{made['of'][0].evaluator.name}"
-    if name == assertions.__name__ or any(part.asks for part in made["of"]):
+        declared["name"] = f"not_{combined['of'][0].evaluator.name}"
+    if name == assertions.__name__ or any(part.asks for part in combined["of"]):
         declared |= _declared_with_judges(declared)
-    return made
+    return combined
 
 
-def _declared_with_judges(declared: Mapping[str, Any]) -> Mapping[str, Any]:
+def _declared_with_judges(declared: Options) -> dict[str, Any]:
     """What a combined evaluator declares that may ask judges: what they cost and how often they failed, too."""
     of_score = {} if declared["on_failure"] is None else {"": declared["on_failure"]}
     return {
@@ -168,7 +165,7 @@ def _declared_with_judges(declared: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def _check_figure(name: str, threshold: Threshold | None, options: Mapping[str, Any]) -> None:
+def _check_figure(name: str, threshold: Threshold | None, options: Options) -> None:
     """Refuse what only a score of a cell can have. Raises InputError."""
     if threshold is not None:
         near = f"expected a gate, such as {options.get('name', name)} > 0.8"

@@ -19,6 +19,7 @@ from wtb.authoring.evaluation import regex_search
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, StateError
 from wtb.core.failures import Failure, check_interrupt
+from wtb.core.mappings import Arguments, State
 from wtb.core.providers.faults import lost_to
 from wtb.core.providers.retrying import call_again
 from wtb.core.scoring import reasons
@@ -119,7 +120,7 @@ class ScoredCase:
     """
 
     id: str
-    input: dict[str, Any]
+    input: State
     expected: Any = None
     tags: tuple[str, ...] = ()
 
@@ -146,7 +147,7 @@ class CellResult:
         42
     """
 
-    state: dict[str, Any]
+    state: State
     path: tuple[str, ...] = ()
     duration_s: float = 0.0
     cost: float = 0.0
@@ -326,12 +327,12 @@ def evaluate(
 
     scored: takes the scores of each evaluator but the last as soon as they are there; those of the last are returned.
     """
-    made: list[Score] = []
+    latest_scores: list[Score] = []
     for number, one in enumerate(evaluators):
         if number:
-            scored(made)
-        made = _score(one, task, surroundings)
-    return made
+            scored(latest_scores)
+        latest_scores = _score(one, task, surroundings)
+    return latest_scores
 
 
 def score_now(scorer: Evaluator, case: ScoredCase, result: CellResult, seconds: float) -> list[Score]:
@@ -475,7 +476,7 @@ def _number(scorer: Evaluator, metric: str, value: Any) -> Score:
     return Score(metric, on_scale, measure)
 
 
-def _about(value: Versioned | reasons.Score | Priced) -> dict[str, Any]:
+def _about(value: Versioned | reasons.Score | Priced) -> Arguments:
     """What an evaluator says of a score, besides its value."""
     if isinstance(value, Priced):
         return {"spent": value.spent}

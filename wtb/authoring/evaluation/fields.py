@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.mappings import Options
 
 
 def field_of(result: CellResult, name: str) -> Any:
@@ -75,7 +76,7 @@ def needs_expected(read: ReadExpected = filled_value, *, instead: str | None = N
         instead: The option that replaces the expected value.
     """
 
-    def lacks(options: Mapping[str, Any], expected: Any) -> bool:
+    def lacks(options: Options, expected: Any) -> bool:
         if instead is not None and options.get(instead) is not None:
             return False
         return read(expected, options.get("field") or "") is None
@@ -83,7 +84,7 @@ def needs_expected(read: ReadExpected = filled_value, *, instead: str | None = N
     return lacks_expected_by(lacks)
 
 
-def lacks_expected_by(lacks: Callable[[Mapping[str, Any], Any], bool]) -> Callable[[Fn], Fn]:
+def lacks_expected_by(lacks: Callable[[Options, Any], bool]) -> Callable[[Fn], Fn]:
     """Declare when an evaluator with some options lacks the expected value of a case."""
 
     def declare(fn: Fn) -> Fn:

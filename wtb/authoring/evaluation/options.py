@@ -10,6 +10,7 @@ from wtb.authoring.evaluation import regex_search
 from wtb.authoring.evaluation.library.safety import KINDS
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
+from wtb.core.mappings import Options
 
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
@@ -130,7 +131,7 @@ def takes(fn: Callable[..., Any], option: str) -> bool:
     return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
 
 
-def check_options(name: str, fn: Callable[..., Any], options: Mapping[str, Any]) -> None:
+def check_options(name: str, fn: Callable[..., Any], options: Options) -> None:
     """Refuse options that a function does not take, and the lack of those that it needs. Raises InputError."""
     try:
         parameters = inspect.signature(fn).parameters.values()
@@ -148,7 +149,7 @@ def check_options(name: str, fn: Callable[..., Any], options: Mapping[str, Any])
             raise InputError(f"evaluator {name!r} needs the option {parameter.name!r}")
 
 
-def check_built_in(name: str, options: Mapping[str, Any]) -> None:
+def check_built_in(name: str, options: Options) -> None:
     """Refuse options of a built-in evaluator that can give no score. Raises InputError."""
     for option, value in options.items():
         rule = _OPTIONS.get(option)

@@ -8,6 +8,7 @@ from typing import Any
 from wtb.authoring.evaluation.options import takes
 from wtb.authoring.evaluation.parts import PASS_OR_FAIL_PARTS
 from wtb.core.errors import InputError
+from wtb.core.mappings import Options
 from wtb.core.scoring.passes import Kind, Passes
 from wtb.core.scoring.scales import returns_bool
 
@@ -16,8 +17,8 @@ _MOST = 9_999
 
 
 def read_over_repeats(
-    name: str, fn: Callable[..., Any], options: Mapping[str, Any], *, passes_or_fails: bool
-) -> tuple[Passes | None, Mapping[str, Any]]:
+    name: str, fn: Callable[..., Any], options: Options, *, passes_or_fails: bool
+) -> tuple[Passes | None, Options]:
     """Read the figure over repeats that options ask for.
 
     Args:

@@ -22,11 +22,12 @@ from wtb.authoring.evaluation.library.combining import (
 from wtb.authoring.evaluation.thresholds import KEYS, read_threshold
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.mappings import Options
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.scales import PASS_OR_FAIL, returns_bool
 from wtb.core.scoring.threshold import Threshold
 
-MakeEvaluator = Callable[[str, Mapping[str, Any]], Evaluator]
+MakeEvaluator = Callable[[str, Options], Evaluator]
 JUDGE = "judge"  # the one evaluator that is not built in and may be a part
 ASKING = frozenset({JUDGE, *COMBINING})  # those that may ask a judge
 _OF_THE_WHOLE = ("name", "timeout", "on_failure")
@@ -37,7 +38,7 @@ PASS_OR_FAIL_PARTS = (not_, all_of, any_of)
 _WEIGHTED = (weighted_mean.__name__, assertions.__name__)
 
 
-def with_parts(name: str, options: Mapping[str, Any], make: MakeEvaluator, seconds: Any = None) -> dict[str, Any]:
+def with_parts(name: str, options: Options, make: MakeEvaluator, seconds: Any = None) -> Options:
     """The options of a combined evaluator with its parts made.
 
     Args:
@@ -62,7 +63,7 @@ def with_parts(name: str, options: Mapping[str, Any], make: MakeEvaluator, secon
     return {**whole, "of": _parts(name, given, make, seconds)}
 
 
-def problem_of_assertions(options: Mapping[str, Any], expected: object) -> str | None:
+def problem_of_assertions(options: Options, expected: object) -> str | None:
     """What is wrong with the assertions of a case, in words, by the options that `with_parts` gave."""
     written = assertions_of(expected)
     try:
@@ -138,14 +139,14 @@ def _part(whole: str, item: object, make: MakeEvaluator, seconds: float) -> Part
     try:
         if name == JUDGE:
             threshold = _threshold_of_judge(options)
-        made = make(name, {**options, "timeout": seconds} if seconds else options)
+        evaluator = make(name, {**options, "timeout": seconds} if seconds else options)
     except InputError as error:
         raise InputError(*(f"evaluator {whole!r}: {text}" for text in error.problems)) from None
     if name == JUDGE:
-        _check_judge(whole, made, threshold)
+        _check_judge(whole, evaluator, threshold)
     else:
-        _check_combinable(whole, name, made)
-    return Part(made, weight, threshold, asks=seconds > 0)
+        _check_combinable(whole, name, evaluator)
+    return Part(evaluator, weight, threshold, asks=seconds > 0)
 
 
 def _threshold_of_judge(options: dict[str, Any]) -> Threshold | None:
@@ -159,9 +160,9 @@ def _threshold_of_judge(options: dict[str, Any]) -> Threshold | None:
     return Threshold(at_least=0.5) if options.get("rubric") is None else None
 
 
-def _check_judge(whole: str, made: Evaluator, threshold: Threshold | None) -> None:
+def _check_judge(whole: str, evaluator: Evaluator, threshold: Threshold | None) -> None:
     """Refuse a judge by whose levels nobody knows what passes, or that are on no scale from 0 to 1."""
-    ends = made.scale[""] if isinstance(made.scale, Mapping) else made.scale
+    ends = evaluator.scale[""] if isinstance(evaluator.scale, Mapping) else evaluator.scale
     if threshold is None and not (whole in _WEIGHTED and ends == PASS_OR_FAIL):
         raise InputError(
             f"evaluator {whole!r}: 'judge' gives a level of its rubric; expected 'at_least' or 'at_most' of it"
@@ -180,17 +181,17 @@ def _name_and_options(whole: str, item: object) -> tuple[str, dict[str, Any]]:
     raise InputError(f"evaluator {whole!r}: a part is {describe(item)}; {_FORM}")
 
 
-def _check_combinable(whole: str, name: str, made: Evaluator) -> None:
+def _check_combinable(whole: str, name: str, evaluator: Evaluator) -> None:
     """Refuse a part whose score says neither pass nor fail where it must, or is not on the scale of the others."""
-    if made.figure is not None:
+    if evaluator.figure is not None:
         raise InputError(f"evaluator {whole!r}: {name!r} is a figure over all cells of a row, which no cell has")
     if whole in _WEIGHTED:
-        ends = made.scale[""] if isinstance(made.scale, Mapping) else made.scale
+        ends = evaluator.scale[""] if isinstance(evaluator.scale, Mapping) else evaluator.scale
         if ends != PASS_OR_FAIL:
             raise InputError(
                 f"evaluator {whole!r}: {name!r} has no scale from 0 to 1; expected 'at_least' or 'at_most' of it"
             )
-    elif made.threshold is None and not returns_bool(BUILT_IN[name]) and BUILT_IN[name] not in PASS_OR_FAIL_PARTS:
+    elif evaluator.threshold is None and not returns_bool(BUILT_IN[name]) and BUILT_IN[name] not in PASS_OR_FAIL_PARTS:
         wanted = "expected 'at_least' or 'at_most' of it"
         raise InputError(f"evaluator {whole!r}: {name!r} gives a score, neither pass nor fail; {wanted}")
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from wtb.authoring.evaluation.options import takes
 from wtb.core.errors import InputError
+from wtb.core.mappings import Options
 from wtb.core.scoring.threshold import Threshold
 
 KEYS = ("at_least", "at_most")
 
 
-def read_threshold(name: str, fn: Callable[..., Any], options: Mapping[str, Any]) -> Threshold | None:
+def read_threshold(name: str, fn: Callable[..., Any], options: Options) -> Threshold | None:
     """The threshold among the options of an evaluator, where the function has no option of that name.
 
     Raises:

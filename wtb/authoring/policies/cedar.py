@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired
+
+from typing_extensions import TypedDict
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.values import Json
@@ -155,8 +157,29 @@ def parse_policies(text: str) -> list[ParsedPolicy]:
     return [_parsed(listed[f"policy{number}"]) for number in range(len(listed))]
 
 
-def _parsed(policy: Mapping[str, Any]) -> ParsedPolicy:
-    annotations: Mapping[str, str | None] = policy.get("annotations") or {}
+class _Action(TypedDict):
+    """The id of an action, as Cedar writes policies as JSON."""
+
+    id: str
+
+
+class _ActionScope(TypedDict):
+    """The actions that a policy is about, as Cedar writes it as JSON; neither key where it is about all."""
+
+    entity: NotRequired[_Action]
+    entities: NotRequired[list[_Action]]
+
+
+class _Policy(TypedDict):
+    """A policy, as Cedar writes it as JSON: what is read of it."""
+
+    effect: str
+    action: _ActionScope
+    annotations: NotRequired[Mapping[str, str | None]]
+
+
+def _parsed(policy: _Policy) -> ParsedPolicy:
+    annotations = policy.get("annotations") or {}
     scope = policy["action"]
     named = [scope["entity"]] if "entity" in scope else scope.get("entities")
     actions = None if named is None else frozenset(action["id"] for action in named)

@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 
 from wtb.authoring.policies.cedar import Decision, Entity, PolicySet
+from wtb.core.mappings import Arguments
 from wtb.core.serialization.codec import encode
 from wtb.core.tree.stored_spec import StoredPolicies
 from wtb.core.values import Json
@@ -49,7 +50,7 @@ class NodePolicies:
         except ValueError as error:
             self._problem = f"the recorded policies cannot be read: {error}"
 
-    def decide_call(self, tool: str, arguments: Mapping[str, Any], facts: Mapping[str, str]) -> Decision:
+    def decide_call(self, tool: str, arguments: Arguments, facts: Mapping[str, str]) -> Decision:
         """Decide about a call of a tool.
 
         Args:
@@ -92,7 +93,7 @@ def read_policies(text: str) -> NodePolicies:
     return NodePolicies(*orjson.loads(text))
 
 
-def named_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Json], dict[str, Json]]:
+def named_arguments(arguments: Arguments) -> tuple[dict[str, Json], dict[str, Json]]:
     """Return arguments as policies see them: all as text by name, and the numbers among them.
 
     Values within a mapping have names such as `address.city`. Fractions are rounded away from zero, and numbers beyond

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from wtb.authoring.boundary import DecisionReport
 from wtb.authoring.context.ask import Questioner
@@ -15,6 +14,7 @@ from wtb.authoring.policies.cedar import Decision
 from wtb.authoring.policies.recorded import CALL, NodePolicies
 from wtb.authoring.tools import ToolReport
 from wtb.core.errors import ToolDenied
+from wtb.core.mappings import Arguments
 from wtb.core.questions import Question
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import storable
@@ -61,7 +61,7 @@ class ToolGate:
             else:
                 self._failures[key] += 1
 
-    def check(self, tool: str, arguments: Mapping[str, Any], stored: str, result: str | None) -> str | None:
+    def check(self, tool: str, arguments: Arguments, stored: str, result: str | None) -> str | None:
         """Decide about a call before it is made.
 
         Args:
@@ -99,7 +99,7 @@ class ToolGate:
         self._ask(tool, arguments, stored, decision, number)
         return None
 
-    def _ask(self, tool: str, arguments: Mapping[str, Any], stored: str, decision: Decision, number: int) -> None:
+    def _ask(self, tool: str, arguments: Arguments, stored: str, decision: Decision, number: int) -> None:
         """Return if a person has approved a call. Raises Asked, or ToolDenied if they rejected it."""
         shown = storable(", ".join(f"{name}={value!r}" for name, value in arguments.items()), _NAMED)
         text = f"{decision.question} " if decision.question else ""

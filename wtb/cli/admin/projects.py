@@ -23,8 +23,8 @@ def create(name: Name, db: options.Db = None) -> None:
 
     Examples: wtb project create search  |  wtb session create ann --project search
     """
-    made = open_backend(db, create=True).call(operations.create_project, name)
-    put(f"project {printable(made['name'])}: made")
+    project = open_backend(db, create=True).call(operations.create_project, name)
+    put(f"project {printable(project['name'])}: made")
 
 
 def change(

@@ -63,10 +63,10 @@ def create(
     store.check_name(name)
     quota = store.Quota.of(_limits(disk, node_runs, usd, tokens, memory))
     texts = {key: text for key, text in read_metadata(metadata).items() if text is not None}
-    made = open_backend(db, create=True).call(
+    session = open_backend(db, create=True).call(
         operations.create_session, name, quota, owner=owner, metadata=texts, project=project
     )
-    put(f"session {name}: made, {sessions.quota(made['session']['quota'])}")
+    put(f"session {name}: made, {sessions.quota(session['session']['quota'])}")
     say(f"next: wtb run sweep.yaml --session {shlex.quote(name)}")
 
 

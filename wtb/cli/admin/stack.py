@@ -74,8 +74,8 @@ def up(
             for text in (*_access(stack), "stop: Ctrl-C here, or `wtb down`"):
                 line("wtb", text)
 
-    made = StackOptions(concurrency, queues, not no_flower, flower_port, serve, serve_port, spare)
-    run_stack(folder, made, line, report_ready)
+    stack_options = StackOptions(concurrency, queues, not no_flower, flower_port, serve, serve_port, spare)
+    run_stack(folder, stack_options, line, report_ready)
 
 
 def _start_detached(folder: Path, options: list[str]) -> None:

@@ -55,7 +55,7 @@ def create(
     """
     may = [one.strip() for one in scopes.split(",")]
     backend, seconds = open_backend(db, create=True), _seconds(expires_s)
-    made = backend.call(
+    token = backend.call(
         operations.create_token,
         name,
         scopes=may,
@@ -65,10 +65,10 @@ def create(
         expires_s=seconds,
     )
     if format is options.Format.json:
-        put_json(made)
+        put_json(token)
         return
-    put(made["token"])
-    say(f"token {name}: {text.scopes(made)}; copy it now, because it is not shown again")
+    put(token["token"])
+    say(f"token {name}: {text.scopes(token)}; copy it now, because it is not shown again")
 
 
 def list_(db: options.Db = None, format: options.Show = options.Format.table, output: options.Output = None) -> None:

@@ -1,4 +1,4 @@
-"""Commands on questions to people: approvals lists them, answer answers one."""
+"""Commands on questions to people: approvals lists them, answer answers one, answer-all many."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def approvals(
     Of one it shows what there is to look at. Those that ask the same at the same node of a sweep stand on one line.
     Which variants ask is not shown, so that the answer does not depend on it.
 
-    See also: `wtb answer` answers them.
+    See also: `wtb answer` answers one, `wtb answer-all` many.
 
     Examples: wtb approvals  |  wtb approvals nightly --all  |  wtb approvals 1ng62xyrfv95
     """
@@ -73,13 +73,26 @@ def approvals(
         say(f"there are more than {limit:,}; name a sweep, or give --limit")
 
 
+_Choice = Annotated[str | None, typer.Option("--choose", metavar="OPTION", help="Which of its options.")]
+_Feedback = Annotated[
+    str | None, typer.Option("--feedback", metavar="TEXT", help="Text for the node; the response to a prompt.")
+]
+_FeedbackFile = Annotated[
+    Path | None, typer.Option("--feedback-file", metavar="FILE", help="The same from a file; - is stdin.")
+]
+_Value = Annotated[
+    str | None, typer.Option("--value", metavar="JSON", help="The answer that the node gets, as any JSON value.")
+]
+_ValueFile = Annotated[
+    Path | None, typer.Option("--value-file", metavar="FILE", help="The same from a file; - is stdin.")
+]
+
+
 def answer(
     ref: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ID", help="The question; or what waits for this answer only. Not with --all.", show_default=False
-        ),
-    ] = None,
+        str,
+        typer.Argument(metavar="ID", help="The question; or what waits for this answer only.", show_default=False),
+    ],
     action: Annotated[
         str | None,
         typer.Argument(
@@ -88,64 +101,32 @@ def answer(
             show_default=False,
         ),
     ] = None,
-    choice: Annotated[str | None, typer.Option("--choose", metavar="OPTION", help="Which of its options.")] = None,
-    feedback: Annotated[
-        str | None, typer.Option("--feedback", metavar="TEXT", help="Text for the node; the response to a prompt.")
-    ] = None,
-    feedback_file: Annotated[
-        Path | None, typer.Option("--feedback-file", metavar="FILE", help="The same from a file; - is stdin.")
-    ] = None,
-    value: Annotated[
-        str | None, typer.Option("--value", metavar="JSON", help="The answer that the node gets, as any JSON value.")
-    ] = None,
-    value_file: Annotated[
-        Path | None, typer.Option("--value-file", metavar="FILE", help="The same from a file; - is stdin.")
-    ] = None,
+    choice: _Choice = None,
+    feedback: _Feedback = None,
+    feedback_file: _FeedbackFile = None,
+    value: _Value = None,
+    value_file: _ValueFile = None,
     set: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="With modify: a key of the state; @FILE reads a file."),
     ] = None,
     no_run: Annotated[bool, typer.Option("--no-run", help="Do not continue with a single execution here.")] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Answer all open questions that the next options leave.")] = False,
-    sweep: Annotated[str | None, typer.Option("--sweep", metavar="SWEEP", help="With --all: those of a sweep.")] = None,
-    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="With --all: those of a node.")] = None,
-    question: Annotated[
-        str | None,
-        typer.Option("--question", metavar="ID|TEXT", help="With --all: those that ask the same, or have this text."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
     db: options.Db = None,
     broker: options.Broker = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """Answer a question that waits for a person, or many at once.
+    """Answer a question that waits for a person.
 
     An answer is for all cells that share the state, and they continue with it. A rejection that the node does not
     handle cancels its cells. Of two people who answer, the first wins, and the other gets an error.
 
-    See also: `wtb approvals` lists the questions.
+    See also: `wtb approvals` lists the questions; `wtb answer-all` answers many alike.
 
     Examples: wtb answer 1ng62xyrfv95 approve  |  wtb answer 1ng62xyrfv95 reject --feedback 'too long'  |  wtb answer
     1ng62xyrfv95 modify --set draft=@draft.md  |  wtb answer 1ng62xyrfv95 --value '{"decisions": [{"type": "approve"}]}'
-    |  wtb answer --all --sweep nightly --node review send
     """
-    if feedback_file is not None and feedback_file == value_file:
-        raise InputError(f"--feedback-file and --value-file are both {value_file}; expected two files")
-    given = _Given(choice, _feedback(feedback, feedback_file), _value(value, value_file))
-    if all_:
-        if action is not None or set:
-            what = "--set changes the state of one" if set else f"{ref!r} {action!r}: an action alone is expected"
-            raise InputError(f"--all: {what}; choose the questions with --question, --node and --sweep")
-        action = ref or (None if given.value is ... else "approve")
-        backend = open_backend(db, broker)
-        preview = backend.call(answers.preview_answers, action, sweep=sweep, node=node, question=question)
-        _answer_all(backend, preview, given, yes, partial(put_as, format=format, output=output))
-        return
-    if sweep or node or question or yes:
-        raise InputError("--sweep, --node, --question and --yes are for --all, which answers many questions")
-    if ref is None:
-        raise InputError("which question is missing; `wtb approvals` lists them, and --all answers many")
+    given = _given(choice, feedback, feedback_file, value, value_file)
     backend, changes = open_backend(db, broker), state_edits.parse_changes(set or ())
     with prints_to_stderr():  # values are checked by the user's code
         answered = backend.call(
@@ -170,6 +151,48 @@ def answer(
         _say_who_continues(going)
 
 
+def answer_all(
+    action: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ACTION",
+            help="approve or reject; or one of the options, which approves. With a value: approve.",
+            show_default=False,
+        ),
+    ] = None,
+    sweep: Annotated[str | None, typer.Option("--sweep", metavar="SWEEP", help="Those of a sweep.")] = None,
+    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Those of a node.")] = None,
+    question: Annotated[
+        str | None,
+        typer.Option("--question", metavar="ID|TEXT", help="Those that ask the same, or have this text."),
+    ] = None,
+    choice: _Choice = None,
+    feedback: _Feedback = None,
+    feedback_file: _FeedbackFile = None,
+    value: _Value = None,
+    value_file: _ValueFile = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    db: options.Db = None,
+    broker: options.Broker = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
+) -> None:
+    """Answer several open questions alike.
+
+    They are all that are open, or those that --sweep, --node and --question leave. It shows them and asks before it
+    answers.
+
+    See also: `wtb approvals` lists the questions; `wtb answer` answers one.
+
+    Example: wtb answer-all send --sweep nightly --node review
+    """
+    given = _given(choice, feedback, feedback_file, value, value_file)
+    action = action or (None if given.value is ... else "approve")
+    backend = open_backend(db, broker)
+    preview = backend.call(answers.preview_answers, action, sweep=sweep, node=node, question=question)
+    _answer_all(backend, preview, given, yes, partial(put_as, format=format, output=output))
+
+
 @frozen
 class _Given:
     """What a person answers. value: `...` where none is given."""
@@ -177,6 +200,15 @@ class _Given:
     choice: str | None
     feedback: str | None
     value: Any
+
+
+def _given(
+    choice: str | None, feedback: str | None, feedback_file: Path | None, value: str | None, value_file: Path | None
+) -> _Given:
+    """Read an answer from its options. Raises InputError."""
+    if feedback_file is not None and feedback_file == value_file:
+        raise InputError(f"--feedback-file and --value-file are both {value_file}; expected two files")
+    return _Given(choice, _feedback(feedback, feedback_file), _value(value, value_file))
 
 
 def _feedback(text: str | None, file: Path | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Commands that hold up or end what is under way: pause, cancel, break."""
+"""Commands that hold up or end what is under way: pause, cancel, combination stop, breakpoint list, breakpoint set."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import typer
 
 from wtb.cli import options
 from wtb.cli.console import confirm, open_backend, put, put_json, read_pair, say
+from wtb.core.errors import InputError
 from wtb.core.texts import plural, printable, took
 from wtb.core.tree import combinations
 from wtb.operations.control import breakpoints, pause_cancel
 from wtb.operations.growth import stopping
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from wtb.operations.control.breakpoints import Breakpoints
     from wtb.operations.control.pause_cancel import Cancelled
     from wtb.operations.growth.stopping import StoppedCombinations
 
@@ -31,7 +35,7 @@ def pause(
     It holds wherever the sweep runs. Nodes that run may finish, and nothing is lost. Of an execution that runs, wait
     some seconds until it has paused.
 
-    See also: `wtb resume` continues it; `wtb break` pauses at a node; `wtb schedule pause` is for schedules.
+    See also: `wtb resume` continues it; `wtb breakpoint set` pauses at a node; `wtb schedule pause` is for schedules.
 
     Examples: wtb pause nightly --reason 'the model is down'  |  wtb pause EXECUTION --now
     """
@@ -53,34 +57,20 @@ def pause(
 
 def cancel(
     ref: options.SweepOrExecution,
-    combination: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--combination",
-            metavar="NODE=VARIANT",
-            help="Stop only combinations that choose it; of several options all must match.",
-        ),
-    ] = None,
     reason: options.Reason = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     db: options.Db = None,
 ) -> None:
     """End a sweep or execution for good; results so far stay.
 
-    It ends wherever it runs, and so do nodes that run. With --combination only those combinations are stopped, and
-    the sweep goes on with the others.
+    It ends wherever it runs, and so do nodes that run.
 
-    See also: `wtb pause` holds it up; `wtb delete` removes a sweep with its results; `wtb extend --combination` lets
-    a stopped combination run again.
+    See also: `wtb pause` holds it up; `wtb delete` removes a sweep with its results; `wtb combination stop` ends only
+    some combinations.
 
-    Examples: wtb cancel nightly  |  wtb cancel EXECUTION --yes  |  wtb cancel nightly --combination answer=terse
+    Examples: wtb cancel nightly  |  wtb cancel EXECUTION --yes
     """
     backend = open_backend(db)
-    if combination:
-        chosen = dict(read_pair("--combination", text) for text in combination)
-        stopped = backend.call(stopping.stop_combination, ref, combination=chosen, reason=reason)
-        say(_stopped_in_words(stopped, chosen))
-        return
     preview = backend.call(pause_cancel.preview_cancel, ref)
     name, id = preview.name, preview.id
     if preview.already is not None:
@@ -98,6 +88,36 @@ def cancel(
         say(f"{name} is cancelled, with {cancelled.cells:,} cells; `wtb retry {id}` would run them again")
 
 
+def _question(preview: Cancelled) -> str:
+    if preview.kind == "sweep":
+        return f"Cancel {preview.name} for good, with {preview.cells:,} cells that are not at their end?"
+    stands = "a fork without cells" if preview.is_fork else f"which stands for {preview.cells:,} cells"
+    return f"Cancel {preview.name}, {stands}?"
+
+
+def stop(
+    ref: options.Sweep,
+    combination: Annotated[
+        list[str],
+        typer.Argument(metavar="NODE=VARIANT...", help="What they choose; of several all must match."),
+    ],
+    reason: options.Reason = None,
+    db: options.Db = None,
+) -> None:
+    """Skip the open cells of some combinations; the others go on.
+
+    See also: `wtb extend --combination` lets a stopped combination run again; `wtb cancel` ends the whole sweep.
+
+    Example: wtb combination stop nightly answer=terse
+    """
+    chosen = dict(read_pair("combination", text) for text in combination)
+    say(
+        _stopped_in_words(
+            open_backend(db).call(stopping.stop_combination, ref, combination=chosen, reason=reason), chosen
+        )
+    )
+
+
 def _stopped_in_words(stopped: StoppedCombinations, chosen: dict[str, str]) -> str:
     name = f"sweep {stopped.name} ({stopped.sweep})"
     if not stopped.combinations:
@@ -110,14 +130,24 @@ def _stopped_in_words(stopped: StoppedCombinations, chosen: dict[str, str]) -> s
     )
 
 
-def _question(preview: Cancelled) -> str:
-    if preview.kind == "sweep":
-        return f"Cancel {preview.name} for good, with {preview.cells:,} cells that are not at their end?"
-    stands = "a fork without cells" if preview.is_fork else f"which stands for {preview.cells:,} cells"
-    return f"Cancel {preview.name}, {stands}?"
+def list_(
+    ref: options.SweepOrExecution,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
+) -> None:
+    """List breakpoints, where executions pause.
+
+    They are those of a sweep, or of a single execution.
+
+    See also: `wtb breakpoint set` changes them.
+
+    Example: wtb breakpoint list nightly
+    """
+    _show_breakpoints(open_backend(db).call(breakpoints.list_breakpoints, ref), format, output)
 
 
-def break_(
+def set_(
     ref: options.SweepOrExecution,
     add: Annotated[
         list[str] | None,
@@ -132,23 +162,29 @@ def break_(
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """List or change breakpoints, where executions pause.
+    """Add or remove breakpoints, where executions pause.
 
     They are those of a sweep, or of a single execution; who runs it sees them within a second. Executions pause before
     a node, or after it, always or where a condition over the state holds; `wtb resume` continues it.
 
-    See also: `wtb pause` pauses all of it, at once.
+    See also: `wtb breakpoint list` lists them; `wtb pause` pauses all of it, at once.
 
-    Examples: wtb break nightly --add 'answer if len(docs) == 0'  |  wtb break nightly
+    Example: wtb breakpoint set nightly --add 'answer if len(docs) == 0'
     """
-    backend = open_backend(db)
-    if add or remove or clear:
-        found = backend.call(breakpoints.set_breakpoints, ref, add=add or (), remove=remove or (), clear=clear)
-    else:
-        found = backend.call(breakpoints.list_breakpoints, ref)
+    if not (add or remove or clear):
+        raise InputError("nothing to change; expected --add, --remove or --clear")
+    changed = open_backend(db).call(breakpoints.set_breakpoints, ref, add=add or (), remove=remove or (), clear=clear)
+    _show_breakpoints(changed, format, output)
+
+
+def _show_breakpoints(shown: Breakpoints, format: options.Format, output: Path | None) -> None:
     if format is options.Format.json:
-        put_json({"sweep": found.sweep, "breakpoints": list(found.breakpoints)}, output)
-    elif found.breakpoints:
-        put("\n".join(map(printable, found.breakpoints)), output)
+        put_json({"sweep": shown.sweep, "breakpoints": list(shown.breakpoints)}, output)
+    elif shown.breakpoints:
+        put("\n".join(map(printable, shown.breakpoints)), output)
     else:
         say("no breakpoints")
+
+
+COMBINATION = {"stop": stop}
+BREAKPOINT = {"list": list_, "set": set_}

@@ -188,7 +188,7 @@ def _text(done: RolledBack, what: str) -> str:
     if done.superseded:
         lines.append(f"  superseded   {_listed(done.superseded)}")
     labels = (("undone", calls["undone"]), ("made again", calls["redone"]), ("no reverse", calls["irreversible"]))
-    lines += [f"  {label:<12} {_call_names(made)}" for label, made in labels if made]
+    lines += [f"  {label:<12} {_call_names(label_calls)}" for label, label_calls in labels if label_calls]
     if calls["shared"]:
         lines.append(f"  not undone   {_call_names(calls['shared'])}: other executions stand on it, too")
     if twice := [call for call in calls["undone"] if call.get("again")]:

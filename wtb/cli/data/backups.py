@@ -30,11 +30,11 @@ def backup(
 
     Examples: wtb backup backups/monday  |  wtb backup /mnt/backups/$(date +%F) --format json
     """
-    made = making.backup(open_context(db), folder)
-    put_as(made, made["folder"], format)
-    rows = sum(made["rows"].values())
-    say(f"{plural(rows, 'row')} and {plural(made['files'], 'file')}, {bytes_of(made['bytes'])}")
-    if any(made["missing"].values()):
+    document = making.backup(open_context(db), folder)
+    put_as(document, document["folder"], format)
+    rows = sum(document["rows"].values())
+    say(f"{plural(rows, 'row')} and {plural(document['files'], 'file')}, {bytes_of(document['bytes'])}")
+    if any(document["missing"].values()):
         raise typer.Exit(1)
 
 

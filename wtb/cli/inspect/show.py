@@ -94,7 +94,7 @@ def show(
     format: options.ShowCells = options.ShownFormat.table,
     output: options.Output = None,
 ) -> None:
-    """Show a sweep, its cells, an execution or a checkpoint in detail.
+    """Show a sweep, its cells, an execution or a checkpoint.
 
     Of an execution it shows the path, attempts, output and state; of a checkpoint its state, files and writers.
 

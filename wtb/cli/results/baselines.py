@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +15,11 @@ from wtb.cli.run.sweeps import say_how_it_ended
 from wtb.display.text import baselines
 from wtb.operations.results import baselines as operations
 
+if TYPE_CHECKING:
+    from wtb.operations.results.baselines import BaselineSet
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The baseline's name.")]
+Anyway = Annotated[bool, typer.Option("--anyway", help="Although it is not at its end.")]
 Session = Annotated[
     str | None, typer.Option("--session", metavar="NAME", help="Its session \\[default: $WTB_SESSION, else default].")
 ]
@@ -25,34 +28,52 @@ Session = Annotated[
 def set_(
     name: Name,
     ref: options.Sweep,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Although it is not at its end.")] = False,
-    repeat: Annotated[
-        int,
-        typer.Option("--repeat", metavar="N", help="Run it N more times, to measure noise."),
-    ] = 0,
+    anyway: Anyway = False,
     db: options.Db = None,
-    quiet: options.Quiet = False,
 ) -> None:
     """Give a finished sweep a name, for `wtb regress` and the gate `no_worse_than`.
 
-    The name is of the sweep's session. `wtb gc` and `wtb delete` keep the sweep while it has one. With --repeat
-    comparisons know what noise is: where repeats agree in every case, any fall is worse.
+    The name is of the sweep's session. `wtb gc` and `wtb delete` keep the sweep while it has one.
+
+    See also: `wtb baseline repeat` measures its noise, too.
 
     Example: wtb baseline set main nightly
     """
-    backend = open_context(db) if repeat else open_backend(db)
-    shows = progress_display(quiet) if repeat else nullcontext()
-    with prints_to_stderr(), shows as show:
-        done = backend.call(operations.set_baseline, name, ref, anyway=anyway, repeat=repeat, progress=show)
+    _say_which(name, open_backend(db).call(operations.set_baseline, name, ref, anyway=anyway))
+
+
+def repeat(
+    name: Name,
+    ref: options.Sweep,
+    repeat: Annotated[int, typer.Option("--times", metavar="N", help="Run it N more times.")] = 1,
+    anyway: Anyway = False,
+    db: options.Db = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run a sweep again to measure its noise, and make it the baseline.
+
+    Comparisons then know what noise is: where repeats agree in every case, any fall is worse.
+
+    See also: `wtb baseline set` makes it the baseline without running it.
+
+    Example: wtb baseline repeat main nightly --times 4
+    """
+    context = open_context(db)
+    with prints_to_stderr(), progress_display(quiet) as show:
+        done = operations.repeat_baseline(context, name, ref, repeat=repeat, anyway=anyway, progress=show)
     if done.unfinished is not None:
         ran = done.unfinished
         say_how_it_ended(ran)
         say(f"repeat {ran.sweep.id} is {ran.sweep.status}, so no baseline was set")
         raise typer.Exit(130 if ran.interrupted else 1)
-    before = "" if done.before is None else f"; it was sweep {done.before}"
-    put(f"baseline {name}: sweep {done.name} ({done.sweep}){before}")
+    _say_which(name, done)
     if done.noise_floor is not None:
         put(baselines.floor_in_words(done.noise_floor))
+
+
+def _say_which(name: str, done: BaselineSet) -> None:
+    before = "" if done.before is None else f"; it was sweep {done.before}"
+    put(f"baseline {name}: sweep {done.name} ({done.sweep}){before}")
 
 
 def list_(
@@ -99,4 +120,4 @@ def remove(name: Name, session: Session = None, db: options.Db = None) -> None:
     put(f"removed baseline {name}; sweep {sweep} stays")
 
 
-BASELINE = {"set": set_, "list": list_, "show": show, "remove": remove}
+BASELINE = {"set": set_, "repeat": repeat, "list": list_, "show": show, "remove": remove}

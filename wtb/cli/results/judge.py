@@ -39,7 +39,8 @@ class LabelScale(StrEnum):
 def check(
     ref: options.Sweep,
     labels: Annotated[
-        Path | None, typer.Option("--labels", metavar="FILE", help="Labels, CSV or .jsonl \\[default: of `wtb label`].")
+        Path | None,
+        typer.Option("--labels", metavar="FILE", help="Labels, CSV or .jsonl \\[default: of `wtb label answer`]."),
     ] = None,
     metric: Annotated[
         str | None, typer.Option("--metric", help="The judge's scores \\[default: those that decide].")

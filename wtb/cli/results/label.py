@@ -1,4 +1,4 @@
-"""The command `label`: what people say of answers, asked in the terminal, or read from a file."""
+"""Commands on what people say of answers: label draw, label answer, label import, label export."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wtb.cli import options
-from wtb.cli.console import open_context, say
+from wtb.cli.console import open_context, put, say
 from wtb.cli.output import put_as
 from wtb.core.errors import InputError
 from wtb.core.scoring.judgement import CASES_DRAWN
@@ -26,54 +26,63 @@ if TYPE_CHECKING:
 _Give = Callable[["LabelItem", float | None], object]
 
 
-def label(
+_Rater = Annotated[str | None, typer.Option("--rater", help="Who labels \\[default: you].")]
+_Metric = Annotated[
+    str | None, typer.Option("--metric", help="The scores they are for \\[default: those that decide].")
+]
+_Field = Annotated[
+    str | None, typer.Option("--field", help="What is labelled, of the final state \\[default: the judge's].")
+]
+_Cases = Annotated[int, typer.Option("--cases", help="How many cases are drawn.")]
+_Again = Annotated[bool, typer.Option("--again", help="Ask for what other raters disagree about.")]
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="The file, CSV or .jsonl.")]
+
+
+def draw(
     ref: options.Sweep,
-    rater: Annotated[str | None, typer.Option("--rater", help="Who labels \\[default: you].")] = None,
-    metric: Annotated[
-        str | None, typer.Option("--metric", help="The scores they are for \\[default: those that decide].")
-    ] = None,
-    field: Annotated[
-        str | None, typer.Option("--field", help="What is labelled, of the final state \\[default: the judge's].")
-    ] = None,
-    cases: Annotated[int, typer.Option("--cases", help="How many cases are drawn.")] = CASES_DRAWN,
-    again: Annotated[bool, typer.Option("--again", help="Ask for what other raters disagree about.")] = False,
-    take: Annotated[
-        Path | None, typer.Option("--import", metavar="FILE", help="Take labels from a file, CSV or .jsonl.")
-    ] = None,
-    write: Annotated[
-        Path | None, typer.Option("--export", metavar="FILE", help="Write all labels to a file, CSV or .jsonl.")
-    ] = None,
+    rater: _Rater = None,
+    metric: _Metric = None,
+    field: _Field = None,
+    cases: _Cases = CASES_DRAWN,
+    again: _Again = False,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
 ) -> None:
-    """Label answers, drawn at random and shown without their rows.
+    """Show the answers to label, drawn at random and without their rows.
 
-    Type a label and Enter; s skips, b takes the last label back, ? shows the rubric, q ends. Each label is kept at
-    once, and whoever starts again goes on where they stopped. With --format json, what there is to label is printed.
+    It keeps nothing: the same rater is shown the same answers until they are labelled.
+
+    See also: `wtb label answer` asks for their labels.
+
+    Example: wtb label draw nightly --rater ana --format json
+    """
+    context = open_context(db)
+    queue = labelling.draw_labels(context, ref, rater=rater, metric=metric, field=field, cases=cases, again=again)
+    items = [labels_text.item(item, place, len(queue.items)) for place, item in enumerate(queue.items, 1)]
+    put_as(asdict(queue), "\n".join([labels_text.rubric(queue), *items, ""]), format, output)
+
+
+def answer(
+    ref: options.Sweep,
+    rater: _Rater = None,
+    metric: _Metric = None,
+    field: _Field = None,
+    cases: _Cases = CASES_DRAWN,
+    again: _Again = False,
+    db: options.Db = None,
+) -> None:
+    """Label answers that were drawn at random, or take labels back.
+
+    It shows them without their rows. Type a label and Enter; s skips, b takes the last label back, ? shows the rubric,
+    q ends. Each label is kept at once, and whoever starts again goes on where they stopped.
 
     See also: `wtb judge check` holds a judge against the labels; `wtb serve` has a page for labelling.
 
-    Examples: wtb label nightly --rater ana  |  wtb label nightly --export labels.csv
+    Example: wtb label answer nightly --rater ana
     """
-    if take is not None and write is not None:
-        raise InputError("--import and --export; expected one of them")
     context = open_context(db)
-    if take is not None:
-        read = labelling.import_labels(context, ref, labels=take, metric=metric)
-        put_as(asdict(read), f"{plural(read.labels, 'label')} for {read.metric} from {take}\n", format, output)
-        return
-    if write is not None:
-        kept = labelling.list_labels(context, ref, metric=metric)
-        if len({one.metric for one in kept}) > 1:
-            raise InputError("there are labels for several metrics; expected --metric with one of them")
-        label_files.write_labels(write, [label_files.line_of(one) for one in kept])
-        put_as({"labels": len(kept)}, f"{plural(len(kept), 'label')} written to {write}\n", format, output)
-        return
     queue = labelling.draw_labels(context, ref, rater=rater, metric=metric, field=field, cases=cases, again=again)
-    if format is options.Format.json:
-        put_as(asdict(queue), "", format, output)
-        return
 
     def give(item: LabelItem, value: float | None) -> None:
         labelling.give_label(
@@ -81,8 +90,46 @@ def label(
             rater=rater, metric=metric, field=field, cases=cases, again=again,
         )  # fmt: skip
 
-    given = _ask(queue, give)
-    put_as({}, f"{plural(given, 'answer')} labelled, {len(queue.items) - given} left\n", format, output)
+    labelled = _ask(queue, give)
+    put(f"{plural(labelled, 'answer')} labelled, {len(queue.items) - labelled} left")
+
+
+def import_(
+    ref: options.Sweep,
+    labels: _File,
+    metric: _Metric = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
+) -> None:
+    """Take labels of a sweep from a file.
+
+    Example: wtb label import nightly labels.csv --metric helpful
+    """
+    read = labelling.import_labels(open_context(db), ref, labels=labels, metric=metric)
+    put_as(asdict(read), f"{plural(read.labels, 'label')} for {read.metric} from {labels}\n", format, output)
+
+
+def export(
+    ref: options.Sweep,
+    file: _File,
+    metric: _Metric = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
+) -> None:
+    """Export the labels of a sweep.
+
+    Example: wtb label export nightly labels.csv
+    """
+    kept = labelling.list_labels(open_context(db), ref, metric=metric)
+    if len({label.metric for label in kept}) > 1:
+        raise InputError("there are labels for several metrics; expected --metric with one of them")
+    label_files.write_labels(file, [label_files.line_of(label) for label in kept])
+    put_as({"labels": len(kept)}, f"{plural(len(kept), 'label')} written to {file}\n", format, output)
+
+
+LABEL = {"draw": draw, "answer": answer, "import": import_, "export": export}
 
 
 def _ask(queue: LabelQueue, give: _Give) -> int:

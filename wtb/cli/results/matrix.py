@@ -1,4 +1,4 @@
-"""Commands on results: matrix, score."""
+"""Commands on results: matrix, score, scoring show, scoring cancel."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from wtb.operations.row_names import split_filter
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
     from wtb.operations.context import Backend
+    from wtb.operations.results.scoring import Scored
     from wtb.operations.running.published_scoring import Scoring
 
 LOOK_S = 0.5  # between two looks at what workers score
@@ -159,13 +160,6 @@ def score(
         typer.Option("--limits", metavar="KEY=VALUE", help="What judges may cost: judging.usd=5, judging.usd=none."),
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Of workers: also where none is there to do it.")] = False,
-    status: Annotated[
-        str | None, typer.Option("--status", metavar="SCORING", help="Wait for what workers were asked before.")
-    ] = None,
-    cancel: Annotated[
-        str | None, typer.Option("--cancel", metavar="SCORING", help="End what workers were asked before.")
-    ] = None,
-    reason: options.Reason = None,
     db: options.Db = None,
     format: options.ShowMatrix = options.MatrixFormat.table,
     output: options.Output = None,
@@ -178,20 +172,10 @@ def score(
 
     Through a server, and with --published, workers do it, by built-in evaluators and those that they publish.
 
-    See also: `wtb matrix` shows the scores; `wtb retry` runs failed cells again.
+    See also: `wtb matrix` shows the scores; `wtb retry` runs failed cells again; `wtb scoring show` waits for workers.
 
     Example: wtb score nightly --evaluate 'exact_match: {field: answer}'
     """
-    if (status or cancel) and (evaluate or file or limits or (status and cancel)):
-        name = "--status" if status else "--cancel"
-        raise InputError(
-            f"{name} is of what was asked before; expected no --evaluate, --file, --limits or --cancel too"
-        )
-    if reason is not None and cancel is None:
-        raise InputError("--reason is of --cancel; expected that with it")
-    if cancel is not None:
-        _cancel(open_backend(db), ref, cancel, reason)
-        return
     from wtb.config import yaml_reader
     from wtb.operations.results import scoring
     from wtb.planning.factors import parameter_files
@@ -200,35 +184,70 @@ def score(
     evaluators = yaml_reader.parse(f"evaluate:\n{listed}".encode(), "--evaluate").data["evaluate"] if listed else ()
     evaluators = parameter_files.with_file_texts(evaluators, "--evaluate")
     most = read_limits(limits) or None
-    backend = backend_elsewhere(published or status is not None, db)
-    scored: scoring.Scored | Scoring
+    backend = backend_elsewhere(published, db)
+    scored: Scored | Scoring
     if backend is not None:
-        from wtb.operations.running.published_scoring import show_scoring
-
-        if status is not None:
-            asked = backend.call(show_scoring, ref, status)
-        else:
-            asked = _asked(backend, ref, evaluators, file, limits=most, anyway=anyway)
-        scored = _end_of(backend, asked)
+        scored = _end_of(backend, _submitted(backend, ref, evaluators, file, limits=most, anyway=anyway))
     else:
         backend = context = open_context(db)
         with prints_to_stderr():
             scored = scoring.score(context, ref, evaluate=evaluators, file=file, at_once=at_once, limits=most)
-    say(f"{scored.scores:,} scores written")
-    put(render_matrix(backend.call(operations.matrix, scored.sweep), format, output), output)
+    _show(backend, scored, format, output)
     if scored.reason is not None:
         say(f"{scored.reason}: {plural(scored.left, 'execution')} not judged; --limits judging.usd=MORE goes on")
         raise typer.Exit(1)
 
 
-def _cancel(backend: Backend, ref: str, scoring: str, reason: str | None) -> None:
+_ScoringId = Annotated[str, typer.Argument(metavar="SCORING", help="The id that `wtb score` printed.")]
+
+
+def show(
+    ref: options.Sweep,
+    scoring: _ScoringId,
+    db: options.Db = None,
+    format: options.ShowMatrix = options.MatrixFormat.table,
+    output: options.Output = None,
+) -> None:
+    """Say how far workers are with what they were asked to score.
+
+    It waits until they have ended, and then shows the matrix.
+
+    See also: `wtb score` asks them; `wtb scoring cancel` ends it.
+
+    Example: wtb scoring show nightly 1ng62xyrfv95
+    """
+    from wtb.operations.running.published_scoring import show_scoring
+
+    backend = open_backend(db)
+    _show(backend, _end_of(backend, backend.call(show_scoring, ref, scoring)), format, output)
+
+
+def cancel(
+    ref: options.Sweep,
+    scoring: _ScoringId,
+    reason: options.Reason = None,
+    db: options.Db = None,
+) -> None:
+    """End what workers were asked to score; the scores that were written stay.
+
+    Example: wtb scoring cancel nightly 1ng62xyrfv95 --reason 'the rubric is wrong'
+    """
     from wtb.operations.running.published_scoring import cancel_scoring
 
-    ended = backend.call(cancel_scoring, ref, scoring, reason=reason)
+    ended = open_backend(db).call(cancel_scoring, ref, scoring, reason=reason)
     say(f"scoring {ended.id} is cancelled; {ended.scores:,} scores that it has written stay")
 
 
-def _asked(backend: Backend, ref: str, evaluators: Sequence[Any], file: Path | None, **more: Any) -> Scoring:
+SCORING = {"show": show, "cancel": cancel}
+
+
+def _show(backend: Backend, scored: Scored | Scoring, format: options.MatrixFormat, output: Path | None) -> None:
+    """Say how many scores were written, and show the matrix."""
+    say(f"{scored.scores:,} scores written")
+    put(render_matrix(backend.call(operations.matrix, scored.sweep), format, output), output)
+
+
+def _submitted(backend: Backend, ref: str, evaluators: Sequence[Any], file: Path | None, **more: Any) -> Scoring:
     """Ask workers to score. Returns what they are asked."""
     from wtb.operations.running.published_scoring import score_published
     from wtb.planning.sweep_spec import load_evaluators

@@ -29,8 +29,8 @@ def pool(
 
     Example: wtb pool 1ng8taw 1ng8tbx 1ng8tcy --name three-nights
     """
-    made = open_backend(db).call(operations.pool, refs, name=name)
+    pooled = open_backend(db).call(operations.pool, refs, name=name)
     put(
-        f"pool {made.name} ({made.id}): {plural(len(made.sweeps), 'sweep')}, {plural(made.repeats, 'repeat')}, "
-        f"{plural(made.cells, 'cell')}; `wtb matrix {made.id}` shows it"
+        f"pool {pooled.name} ({pooled.id}): {plural(len(pooled.sweeps), 'sweep')}, {plural(pooled.repeats, 'repeat')}, "
+        f"{plural(pooled.cells, 'cell')}; `wtb matrix {pooled.id}` shows it"
     )

@@ -1,4 +1,4 @@
-"""Commands that run sweeps: plan, run."""
+"""Commands on sweep files: plan, pilot, run."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from wtb.operations.running import local
 
 if TYPE_CHECKING:
     from wtb.core.documents.matrix import JudgedMatrixDocument
+    from wtb.core.documents.plan import PlanDocument
     from wtb.execution.runtime.sweep_run import Ended
     from wtb.operations.context import Context
     from wtb.operations.running.local import Ran
@@ -41,9 +42,6 @@ def plan(
     max_cells: options.MaxCells = None,
     final: options.Final = False,
     session: options.Session = None,
-    pilot: Annotated[
-        int | None, typer.Option("--pilot", metavar="N", help="Run N cases, and estimate what all will cost.")
-    ] = None,
     db: options.Db = None,
     format: options.Show = options.Format.table,
     output: options.Output = None,
@@ -55,30 +53,65 @@ def plan(
 
     Through a server, and with --published, its code need not be here: it is checked against what workers publish.
 
-    --pilot runs a few cases, drawn with the sweep's seed, as a sweep of its own that is kept, within the limits.
+    See also: `wtb pilot` runs a few cases, and estimates what all will cost.
 
     Examples: wtb plan sweep.yaml --limit 10  |  wtb plan sweep.yaml --sample 200
     """
-    from wtb.display.text import plan as text
     from wtb.operations.running import planning
     from wtb.operations.running import published as elsewhere
 
     part = only(limit, case, choices, final=final, sample=sample)
-    if (backend := backend_elsewhere(published, db, pilot=pilot)) is not None:
+    if (backend := backend_elsewhere(published, db)) is not None:
         keys = elsewhere.sweep_to_send(file)
         document = backend.call(elsewhere.plan_published, keys, part=part, max_cells=max_cells, session=session)
-        planned = planning.Planned(document)
     else:
         prepared = prepare(file, part, max_cells, session)
-        with prints_to_stderr(), progress_display(quiet=False) as show:
-            planned = planning.plan(open_context(db, prepare=False), prepared, pilot=pilot, progress=show)
-    document = planned.document
+        with prints_to_stderr():
+            document = planning.plan(open_context(db, prepare=False), prepared).document
+    _show_plan(document, format, output)
+
+
+def pilot(
+    file: options.SweepFile,
+    pilot: Annotated[int, typer.Option("--cases", metavar="N", help="How many cases to run.")],
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+    case: options.Case = None,
+    choices: options.Choices = None,
+    max_cells: options.MaxCells = None,
+    final: options.Final = False,
+    session: options.Session = None,
+    db: options.Db = None,
+    format: options.Show = options.Format.table,
+    output: options.Output = None,
+) -> None:
+    """Run a few cases, and estimate what all will cost.
+
+    They are drawn with the sweep's seed, and run as a sweep of its own that is kept, within the limits. It shows the
+    plan with what they found.
+
+    See also: `wtb plan` shows what a sweep would run, and runs nothing.
+
+    Example: wtb pilot sweep.yaml --cases 3
+    """
+    from wtb.operations.running import planning
+
+    prepared = prepare(file, only(limit, case, choices, final=final, sample=sample), max_cells, session)
+    context = open_context(db, prepare=False)
+    with prints_to_stderr(), progress_display(quiet=False) as show:
+        planned = planning.run_pilot(context, prepared, pilot=pilot, progress=show)
+    _show_plan(planned.document, format, output)
+    if planned.pilot is not None and planned.pilot.status != "completed":
+        raise typer.Exit(130 if planned.pilot.reason == INTERRUPTED else 1)
+
+
+def _show_plan(document: PlanDocument, format: options.Format, output: Path | None) -> None:
+    from wtb.display.text import plan as text
+
     if format is options.Format.json:
         put_json(document, output)
     else:
         put(text.render(document, width()), output)
-    if planned.pilot is not None and planned.pilot.status != "completed":
-        raise typer.Exit(130 if planned.pilot.reason == INTERRUPTED else 1)
 
 
 def run(

@@ -40,14 +40,14 @@ def _compiled(pattern: str) -> Pattern:
     options.log_errors = False
     options.max_mem = _MAX_MEMORY
     try:
-        made: Pattern = re2.compile(pattern, options)
+        compiled: Pattern = re2.compile(pattern, options)
     except re2.error as error:
         said = error.args[0]
         why = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
         raise ValueError(f"{pattern!r:.100}, which is no regular expression of RE2 ({why})") from None
-    if made.search("") is not None:
+    if compiled.search("") is not None:
         raise ValueError(f"{pattern!r:.100}, which matches the empty text and so everywhere")
-    return made
+    return compiled
 
 
 def _pattern(value: object) -> object:

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from wtb.core.documents.common import ApprovalMode, CellStatus, Combination, Liveness, RouteDocument
 from wtb.core.documents.results.outputs import CellComment
 from wtb.core.documents.sweeps import SweepName, SweepOfExecution
+from wtb.core.values import Json
 
 
 class ExecutionHeading(TypedDict):
@@ -31,7 +32,7 @@ class ExecutionHeading(TypedDict):
     created_at: str
     finished_at: str | None
     task: NotRequired[str]  # the task of workers that ran it last, as Flower shows it
-    metadata: NotRequired[dict[str, Any]]
+    metadata: NotRequired[dict[str, Json]]
 
 
 class AddedRowDocument(TypedDict):
@@ -153,7 +154,7 @@ class ShownStep(PathStep):
     decisions: why the execution went on from it where it went. name, note: those of the checkpoint that it wrote.
     """
 
-    writes: dict[str, Any]
+    writes: dict[str, Json]
     decisions: NotRequired[list[RouteDocument]]
     name: NotRequired[str]
     note: NotRequired[str]
@@ -209,7 +210,7 @@ class ExecutionDocument(TypedDict):
     path: list[ShownStep]
     totals: TotalsDocument | None
     next: list[str]
-    state: dict[str, Any]
+    state: dict[str, Json]
     graph: NotRequired[GraphOutline]
 
 
@@ -290,8 +291,8 @@ class OutcomeDocument(TypedDict):
     sweep: str
     status: str
     reason: str | None
-    result: dict[str, Any] | None
-    state: dict[str, Any]
+    result: dict[str, Json] | None
+    state: dict[str, Json]
     failure: FailureDocument | None
     questions: list[OpenQuestion]
 

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from wtb.core.documents.common import Combination, RouteDocument
 from wtb.core.documents.executions import CheckpointHeading, ExecutionHeading, LeftLine, NodeRunDocument, TotalsDocument
 from wtb.core.documents.sweeps import SweepName, SweepReason
+from wtb.core.values import Json
 
 
 class CheckpointDocument(TypedDict):
@@ -21,12 +22,12 @@ class CheckpointDocument(TypedDict):
     note: NotRequired[str]
     trigger: str
     created_at: str
-    made: dict[str, Any] | None
+    made: dict[str, Json] | None
     writers: list[NodeRunDocument]
     next: list[str]
     decisions: list[RouteDocument]
     totals: TotalsDocument | None
-    state: NotRequired[dict[str, Any]]
+    state: NotRequired[dict[str, Json]]
 
 
 class InsideDocument(TypedDict):
@@ -57,8 +58,8 @@ class BoundaryDocument(TypedDict):
     ended_at: NotRequired[str | None]
     duration_s: float | None
     error: NotRequired[str | None]
-    input: NotRequired[dict[str, Any]]
-    output: NotRequired[dict[str, Any]]
+    input: NotRequired[dict[str, Json]]
+    output: NotRequired[dict[str, Json]]
 
 
 class LineDocument(TypedDict):
@@ -95,7 +96,7 @@ class SegmentDocument(TypedDict):
     nodes: list[TreeNode]
     left: bool
     left_by: str | None
-    made: dict[str, Any] | None
+    made: dict[str, Json] | None
     step: int
     heads: list[str]  # executions
     inside: NotRequired[list[InsideDocument]]  # in the tree of an execution: taken inside nodes that start here
@@ -168,8 +169,8 @@ class StateDifference(TypedDict):
 
     same: list[str]
     changed: dict[str, ChangedValue]
-    only_a: dict[str, Any]
-    only_b: dict[str, Any]
+    only_a: dict[str, Json]
+    only_b: dict[str, Json]
 
 
 class FileDifference(TypedDict):
@@ -223,7 +224,7 @@ class CheckpointDetails(TypedDict):
     execution: str
     checkpoint: CheckpointDocument
     inside: InsideDocument | None
-    saved: dict[str, Any]
+    saved: dict[str, Json]
     files: list[FileDocument]
 
 

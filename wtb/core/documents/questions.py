@@ -1,4 +1,4 @@
-"""What people decide: what `wtb approvals`, `wtb answer`, `wtb rollback` and `wtb break` print."""
+"""What people decide: what `wtb approvals`, `answer`, `answer-all`, `rollback` and `breakpoint` print."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from wtb.core.documents.matrix import AsOf
 from wtb.core.documents.results.outputs import CellComment
 from wtb.core.scoring.unknown_costs import UnknownCost
 from wtb.core.tree.stored_spec import Limits
+from wtb.core.values import Json
 
 
 class SweepName(TypedDict):
@@ -78,7 +79,7 @@ class RunDocument(TypedDict):
     error: str | None
     workflow: str | None
     workflow_version: str | None
-    metadata: NotRequired[dict[str, Any]]
+    metadata: NotRequired[dict[str, Json]]
     project: str | None
     session: str
     created_at: str
@@ -182,7 +183,7 @@ class MadeVariant(TypedDict):
     """
 
     of: str | None
-    params: dict[str, Any]
+    params: dict[str, Json]
 
 
 class SweepDefinition(TypedDict):
@@ -192,7 +193,7 @@ class SweepDefinition(TypedDict):
     """
 
     workflow: str | None
-    metadata: NotRequired[dict[str, Any]]
+    metadata: NotRequired[dict[str, Json]]
     cases: int
     cases_from: Any
     vary: dict[str, list[str]]
@@ -222,7 +223,7 @@ class CellDocument(TypedDict):
     tags: list[str]
     expected: Any
     status: CellStatus
-    state: dict[str, Any]
+    state: dict[str, Json]
     scores: dict[str, float | None]  # null where the evaluator failed
     counted: NotRequired[dict[str, float | None]]  # scores as the matrix counts them; left out if they are the same
     reasons: NotRequired[dict[str, str]]  # of the scores that have one, and why others are null

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from wtb.core.classes.frozen import frozen
+from wtb.core.mappings import Arguments
 
 Place = tuple[str | int, ...]  # keys and positions within data
 
@@ -29,7 +30,7 @@ class FileReference:
         return f"{SCHEME}{self.path}#{self.sha256}"
 
 
-def may_name_files(arguments: Mapping[str, Any]) -> bool:
+def may_name_files(arguments: Arguments) -> bool:
     """Return whether arguments of an operation, by name, may name files."""
     mappings = map(arguments.get, ("keys", *LEVEL_ARGUMENTS))
     return any(map(arguments.get, EVALUATOR_ARGUMENTS)) or any(isinstance(value, Mapping) for value in mappings)

@@ -25,11 +25,11 @@ def iso(seconds: float | None) -> str | None:
 def storable(text: str, most: int = 100_000) -> str:
     """Text as every database takes it: without NUL, with halves of characters written out, of at most `most`."""
     text = str.__str__(text)  # of a subclass, whose methods may do anything
-    made = text[: most + 1].replace("\0", "\ufffd").encode("utf-8", "backslashreplace").decode()
-    if len(made) <= most:
-        return made
+    shortened = text[: most + 1].replace("\0", "\ufffd").encode("utf-8", "backslashreplace").decode()
+    if len(shortened) <= most:
+        return shortened
     kept = max(0, most - _MORE)
-    return f"{made[:kept]} ... {max(1, len(text) - kept):,} more characters"[:most]
+    return f"{shortened[:kept]} ... {max(1, len(text) - kept):,} more characters"[:most]
 
 
 def readable(data: bytes) -> Any:

@@ -139,11 +139,11 @@ class Redactor:
         self, value: dict[str, Json], of_object: Callable[[dict[str, Json]], Json], *, names: bool = True
     ) -> dict[str, Json]:
         """Redact what stands under keys, and keys that are data: where two become alike, the later has a number."""
-        made: dict[str, Json] = {}
+        redacted: dict[str, Json] = {}
         for key, item in value.items():
             name, count = self.text(key) if names else key, 1
-            while name in made:
+            while name in redacted:
                 count += 1
                 name = f"{self.text(key)} {count}"
-            made[name] = marker(key) if key in self.keys else self._walk(item, of_object)
-        return made
+            redacted[name] = marker(key) if key in self.keys else self._walk(item, of_object)
+        return redacted

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
+
+from typing_extensions import TypedDict
 
 from wtb.core.serialization.plain_json import readable, storable
 
@@ -67,11 +69,23 @@ def _messages(encoded: str | None, role: str) -> str | None:
     return json.dumps([_message(role, storable(_plain(said), MOST_CONTENT // 2))])
 
 
+class _Part(TypedDict):
+    type: str
+    content: str
+
+
+class _Message(TypedDict):
+    """A message, as OpenTelemetry's conventions for generative AI have it."""
+
+    role: str
+    parts: list[_Part]
+
+
 def _is_message(one: object) -> bool:
     return isinstance(one, Mapping) and "content" in one
 
 
-def _message(role: object, content: object) -> dict[str, Any]:
+def _message(role: object, content: object) -> _Message:
     return {"role": str(role), "parts": [{"type": "text", "content": _plain(content)}]}
 
 

@@ -71,10 +71,62 @@ class Span:
     events: Sequence[SpanEvent] = ()
 
 
+class AnyValue(TypedDict, total=False):
+    """A value of an attribute, as OTLP has it in JSON: under the name of its type."""
+
+    boolValue: bool
+    intValue: str
+    doubleValue: float
+    stringValue: str
+
+
+class KeyValue(TypedDict):
+    """An attribute, as OTLP has it in JSON."""
+
+    key: str
+    value: AnyValue
+
+
+class EventDocument(TypedDict):
+    """An event of a span, as OTLP has it in JSON."""
+
+    name: str
+    timeUnixNano: str
+    attributes: list[KeyValue]
+
+
+class StatusDocument(TypedDict, total=False):
+    """How a span ended, as OTLP has it in JSON; empty where nothing failed."""
+
+    code: int
+    message: str
+
+
+class ResourceDocument(TypedDict):
+    """What spans are of, as OTLP has it in JSON."""
+
+    attributes: list[KeyValue]
+
+
+class ScopeSpans(TypedDict):
+    """Spans with the library that made them, as OTLP has them in JSON."""
+
+    scope: dict[str, str]
+    schemaUrl: str
+    spans: list[SpanDocument]
+
+
+class ResourceSpans(TypedDict):
+    """Spans with what they are of, as OTLP has them in JSON."""
+
+    resource: ResourceDocument
+    scopeSpans: list[ScopeSpans]
+
+
 class TracesRequest(TypedDict):
     """What a collector is sent: ExportTraceServiceRequest, as OTLP has it in JSON."""
 
-    resourceSpans: list[dict[str, object]]
+    resourceSpans: list[ResourceSpans]
 
 
 class SpanDocument(TypedDict):
@@ -86,10 +138,10 @@ class SpanDocument(TypedDict):
     kind: int
     startTimeUnixNano: str
     endTimeUnixNano: str
-    attributes: list[dict[str, object]]
-    events: list[dict[str, object]]
+    attributes: list[KeyValue]
+    events: list[EventDocument]
     links: list[dict[str, str]]
-    status: dict[str, object]
+    status: StatusDocument
     parentSpanId: NotRequired[str]
 
 
@@ -100,11 +152,13 @@ def as_request(spans: Iterable[Span], service: str) -> TracesRequest:
         spans: They.
         service: The name of what they are of.
     """
-    scope = {"scope": {"name": "wtb", "version": __version__}, "schemaUrl": CONVENTIONS}
-    resource = {"attributes": _attributes({"service.name": service, "service.version": __version__})}
-    return {
-        "resourceSpans": [{"resource": resource, "scopeSpans": [{**scope, "spans": [_document(one) for one in spans]}]}]
+    resource: ResourceDocument = {"attributes": _attributes({"service.name": service, "service.version": __version__})}
+    scope_spans: ScopeSpans = {
+        "scope": {"name": "wtb", "version": __version__},
+        "schemaUrl": CONVENTIONS,
+        "spans": [_document(span) for span in spans],
     }
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope_spans]}]}
 
 
 def _document(span: Span) -> SpanDocument:
@@ -132,11 +186,11 @@ def _nanoseconds(seconds: float) -> str:
     return str(round(seconds * 1_000_000) * 1_000)  # of microseconds: a float knows no more
 
 
-def _attributes(given: Mapping[str, Attribute | None]) -> list[dict[str, object]]:
+def _attributes(given: Mapping[str, Attribute | None]) -> list[KeyValue]:
     return [{"key": name, "value": _value(value)} for name, value in given.items() if value is not None]
 
 
-def _value(value: Attribute) -> dict[str, object]:
+def _value(value: Attribute) -> AnyValue:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):

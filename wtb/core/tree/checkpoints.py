@@ -109,12 +109,12 @@ class Position:
         Returns:
             The attributes by name; `fan_out` and `engine` only if they are set.
         """
-        made = StoredPosition(step=self.step, next=self.next, arrived=self.arrived, visits=self.visits)
+        position = StoredPosition(step=self.step, next=self.next, arrived=self.arrived, visits=self.visits)
         if self.fan_out:
-            made["fan_out"] = self.fan_out
+            position["fan_out"] = self.fan_out
         if self.engine is not None:
-            made["engine"] = self.engine
-        return made
+            position["engine"] = self.engine
+        return position
 
     @classmethod
     def read(cls, data: StoredPosition) -> Position:

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, did_you_mean
 from wtb.core.serialization.plain_json import iso
 from wtb.core.tree.checkpoints import Checkpoint, CheckpointId, Writer, shown
+from wtb.core.values import Json
 
 if TYPE_CHECKING:
     from wtb.core.documents.common import RouteDocument
@@ -163,7 +164,7 @@ class ExecutionHistory:
         runs: The node runs that wrote the line, by id.
         unfinished: Node runs at the head that have not succeeded.
         decisions: Why it went where it went, by checkpoint.
-        made: Events by which people made checkpoints, by checkpoint.
+        manual_events: Events by which people made checkpoints, by checkpoint.
         notes: Notes that people gave with names, by checkpoint.
         execution: Whose history it is, in messages.
 
@@ -187,7 +188,7 @@ class ExecutionHistory:
     runs: Mapping[str, RecordedRun] = field(default_factory=dict)
     unfinished: Sequence[RecordedRun] = ()
     decisions: Mapping[str, Sequence[Decision]] = field(default_factory=dict)
-    made: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    manual_events: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     execution: str | None = None
 
@@ -435,7 +436,7 @@ class ExecutionHistory:
 
     # As JSON
 
-    def document(self, values: Mapping[str, Any] | None = None) -> LineDocument:
+    def document(self, values: Mapping[str, Json] | None = None) -> LineDocument:
         """Return it as plain JSON.
 
         Args:
@@ -471,7 +472,7 @@ class ExecutionHistory:
         return RecordedRun(writer.node_run, node, node, writer.variant, visit, "succeeded", checkpoint.created_at, 0.0)
 
     def checkpoint_document(
-        self, checkpoint: Checkpoint, values: Mapping[str, Any] | None = None
+        self, checkpoint: Checkpoint, values: Mapping[str, Json] | None = None
     ) -> CheckpointDocument:
         """Return one of its checkpoints as plain JSON.
 
@@ -482,7 +483,7 @@ class ExecutionHistory:
         Returns:
             The checkpoint as in `document`.
         """
-        made = self.made.get(checkpoint.id)
+        manual_event = self.manual_events.get(checkpoint.id)
         document: CheckpointDocument = {
             "id": checkpoint.id,
             "parent": checkpoint.parent,
@@ -490,7 +491,7 @@ class ExecutionHistory:
             "name": checkpoint.name,
             "trigger": checkpoint.trigger,
             "created_at": iso(checkpoint.created_at),
-            "made": None if made is None else dict(made),
+            "made": None if manual_event is None else dict(manual_event),
             "writers": self.writers_of(checkpoint),
             "next": list(checkpoint.position.next),
             "decisions": [one.document() for one in self.decisions.get(checkpoint.id, ())],
@@ -502,7 +503,7 @@ class ExecutionHistory:
             document["state"] = _valued(checkpoint.state, values)
         return document
 
-    def _boundary(self, boundary: NodeBoundary, values: Mapping[str, Any] | None) -> BoundaryDocument:
+    def _boundary(self, boundary: NodeBoundary, values: Mapping[str, Json] | None) -> BoundaryDocument:
         document: BoundaryDocument = {
             "node": boundary.node,
             "visit": boundary.visit,
@@ -540,7 +541,7 @@ def _with_runs(boundary: NodeBoundary, runs: Sequence[RecordedRun]) -> NodeBound
     )
 
 
-def _valued(state: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
+def _valued(state: Mapping[str, str], values: Mapping[str, Json]) -> dict[str, Json]:
     return {key: values[digest] for key, digest in shown(state).items()}
 
 

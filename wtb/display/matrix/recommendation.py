@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from typing_extensions import TypedDict
+
 from wtb.analysis.comparison.verdicts import CANNOT_TELL, UNCLEAR, WORSE, is_unclear
 from wtb.core.texts import duration, money, plural, printable
 from wtb.display.matrix import figures, gates, sentences, summary
@@ -97,7 +99,16 @@ def warnings(document: MatrixDocument, *, all_of_them: bool = False) -> tuple[li
     return found[:first], line
 
 
-def brief(document: MatrixDocument) -> dict[str, object] | None:
+class Brief(TypedDict):
+    """What a list of sweeps shows of one."""
+
+    title: str
+    score: tuple[str, str] | None
+    verdict: str
+    verdict_tone: Tone
+
+
+def brief(document: MatrixDocument) -> Brief | None:
     """Return what a list of sweeps shows of one: the score of what it recommends, and whether its gates hold."""
     found = card(document)
     if found is None or "decision" not in document:

@@ -49,12 +49,12 @@ def render(document: MatrixDocument, width: int = 80) -> str:
         Lines, with what is averaged below the table.
     """
     pivot = document["view"]["pivot"]
-    sweep, made = document["sweep"], _texts(document, pivot)
+    sweep, cell_texts = document["sweep"], _texts(document, pivot)
     parts = [f"{sweep['name']} ({sweep['status']})", ""]
-    if not made.lines:
+    if not cell_texts.lines:
         parts += ["No combination is left by the filters."]
     else:
-        table, legend = _tables(pivot, made, width)
+        table, legend = _tables(pivot, cell_texts, width)
         parts += [*table, *(line for text in legend for line in wrapped(text, width))]
     parts += ["", *(line for note in notes(document) for line in wrapped(note, width))]
     visible, more = recommendation.warnings(document, all_of_them=False)
@@ -66,12 +66,12 @@ def render(document: MatrixDocument, width: int = 80) -> str:
 def as_markdown(document: MatrixDocument) -> str:
     """The pivot table of a matrix as Markdown."""
     pivot = document["view"]["pivot"]
-    sweep, made = document["sweep"], _texts(document, pivot)
+    sweep, cell_texts = document["sweep"], _texts(document, pivot)
     lines = [
         [markdown.escape(name), *(each[0] for each in cells)]
-        for name, cells in zip(made.lines, made.cells, strict=True)
+        for name, cells in zip(cell_texts.lines, cell_texts.cells, strict=True)
     ]
-    table = markdown.table([_corner(pivot), *made.columns], lines, len(made.columns)) if lines else ""
+    table = markdown.table([_corner(pivot), *cell_texts.columns], lines, len(cell_texts.columns)) if lines else ""
     title = f"### {markdown.escape(sweep['name'])} ({markdown.escape(sweep['status'])})"
     return markdown.joined([title, table, markdown.bullets(notes(document))])
 
@@ -160,36 +160,38 @@ def _words(cell: PivotCell, write: Callable[[float | None], str], is_counted: bo
     return f"{mean} [{write(low)}, {write(high)}]{count}", f"{mean} ±{write((high - low) / 2)}{count}", mean
 
 
-def _tables(pivot: PivotDocument, made: _Texts, width: int) -> tuple[list[str], list[str]]:
+def _tables(pivot: PivotDocument, cell_texts: _Texts, width: int) -> tuple[list[str], list[str]]:
     """Lay the table out in the width. Returns its lines, and those of a legend of what was cut."""
     corner = _corner(pivot)
-    most = max(map(cell_len, [corner, *made.lines]))
-    least = max(least_width(made.lines), min(most, _LINE_NAME_MOST))
+    most = max(map(cell_len, [corner, *cell_texts.lines]))
+    least = max(least_width(cell_texts.lines), min(most, _LINE_NAME_MOST))
     for form in range(3):
-        widths = _widths(made, form, made.columns)
+        widths = _widths(cell_texts, form, cell_texts.columns)
         if most + sum(widths) + _GAP * len(widths) <= width:
-            return _lines(corner, made.lines, made.columns, made, form, widths), []
-    headers = cut(made.columns, least_width(made.columns)) or made.columns
+            return _lines(corner, cell_texts.lines, cell_texts.columns, cell_texts, form, widths), []
+    headers = cut(cell_texts.columns, least_width(cell_texts.columns)) or cell_texts.columns
     for form in range(1, 3):
-        widths = _widths(made, form, headers)
+        widths = _widths(cell_texts, form, headers)
         wide = min(most, width - sum(widths) - _GAP * len(widths))
         if wide >= least:
             break
     wide = max(wide, least)
-    names = cut(made.lines, wide) or made.lines
+    names = cut(cell_texts.lines, wide) or cell_texts.lines
     shown: list[str] = []
     for places in _fitting(widths, width - wide):
-        part = _Texts(names, [], [[cells[place] for place in places] for cells in made.cells])
+        part = _Texts(names, [], [[cells[place] for place in places] for cells in cell_texts.cells])
         chosen = [headers[place] for place in places]
         head = texts.cut(corner, wide)
         shown += ["", *_lines(head, names, chosen, part, form, [widths[place] for place in places])]
-    legend = abbreviations([dict(zip(made.lines, names, strict=True)), dict(zip(made.columns, headers, strict=True))])
+    legend = abbreviations(
+        [dict(zip(cell_texts.lines, names, strict=True)), dict(zip(cell_texts.columns, headers, strict=True))]
+    )
     return shown[1:], legend
 
 
-def _widths(made: _Texts, form: int, headers: Sequence[str]) -> list[int]:
+def _widths(cell_texts: _Texts, form: int, headers: Sequence[str]) -> list[int]:
     return [
-        max(cell_len(header), *(cell_len(cells[place][form]) for cells in made.cells))
+        max(cell_len(header), *(cell_len(cells[place][form]) for cells in cell_texts.cells))
         for place, header in enumerate(headers)
     ]
 
@@ -208,7 +210,7 @@ def _fitting(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 def _lines(
-    corner: str, names: Sequence[str], headers: Sequence[str], made: _Texts, form: int, widths: Sequence[int]
+    corner: str, names: Sequence[str], headers: Sequence[str], cell_texts: _Texts, form: int, widths: Sequence[int]
 ) -> list[str]:
     """Return the lines of a table, with its head and a rule."""
     wide = max(map(cell_len, [corner, *names]))
@@ -219,5 +221,5 @@ def _lines(
         return gap.join([name + " " * (wide - cell_len(name)), *padded])
 
     rule = "─" * (wide + sum(widths) + _GAP * len(widths))
-    rows = [line(name, [cell[form] for cell in cells]) for name, cells in zip(names, made.cells, strict=True)]
+    rows = [line(name, [cell[form] for cell in cells]) for name, cells in zip(names, cell_texts.cells, strict=True)]
     return [line(corner, headers), rule, *rows]

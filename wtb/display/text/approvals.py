@@ -66,7 +66,7 @@ def _all_of(one: QuestionGroup) -> list[str]:
     if one["questions"] < 2:
         return []
     way = how_to_answer(one["id"], one["kind"], one["options"]).partition(f"{one['id']} ")[2]
-    return [printable(f"all {one['questions']:,}: wtb answer --all --question {one['id']} {way}")]
+    return [printable(f"all {one['questions']:,}: wtb answer-all --question {one['id']} {way}")]
 
 
 def listed(document: QuestionsDocument, width: int, color: bool = False) -> str:

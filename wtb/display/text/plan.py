@@ -189,7 +189,7 @@ def _concurrency(concurrency: PlannedConcurrency, node_runs: list[int | None]) -
 def _price(price: PlannedPrice) -> str:
     """Write what the plan will cost, and by what that is measured; or why it is not known."""
     if price["usd"] is None:
-        return printable(f"Price: not known, because {price['because']}; `--pilot N` measures it.")
+        return printable(f"Price: not known, because {price['because']}; `wtb pilot` measures it.")
     low, high = price["usd"]
     assert low is not None
     much = f"at least {money(low)}" if high is None else f"{money(low)} - {money(high)}"

@@ -95,7 +95,7 @@ class _Step:
 
 def _steps(trace: Trace, start: int) -> list[_Step]:
     """The steps after the shared ones; last the one at which an execution failed or stands."""
-    made = [
+    steps = [
         _Step(
             one.step,
             [(w.node, w.variant) for w in one.writers],
@@ -108,8 +108,8 @@ def _steps(trace: Trace, start: int) -> list[_Step]:
     if trace.unfinished and trace.head:
         runs = [(run.node, run.variant) for run in trace.unfinished]
         labels = [f"{run.node}={run.variant} ({run.status})" for run in trace.unfinished]
-        made.append(_Step(trace.head.step + 1, runs, labels, {}, [run.id for run in trace.unfinished]))
-    return made
+        steps.append(_Step(trace.head.step + 1, runs, labels, {}, [run.id for run in trace.unfinished]))
+    return steps
 
 
 def _divergence(database: Database, a: Trace, b: Trace, shared: int) -> DivergenceDocument | None:

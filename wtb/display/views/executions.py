@@ -194,7 +194,7 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
     stored = queries.load_values(database, {key for writes in wrote.values() for key in writes.values()})
     reasons = histories.with_reasons(database, row.sweep_id, own_trace.history)
     reasons = histories.with_notes(database, row.sweep_id, reasons)
-    made: list[ShownStep] = [
+    steps: list[ShownStep] = [
         {
             **cast("ShownStep", step),
             "writes": {key: readable(stored[value].data) for key, value in wrote[step["node_run"]].items()},
@@ -204,13 +204,13 @@ def execution_document(database: Database, row: ExecutionRow, *, calls: bool = F
         for step in path(own_trace)
     ]
     if calls:
-        _add_calls(database, made, ids)
+        _add_calls(database, steps, ids)
     return {
         "execution": cast("ExecutionHeading", own_trace.about),
         "left": _left(database, row),
         "cells": _cells(database, row),
         "scores": lineage.scores_told(database, row.id) if row.origin == "manual" else {},
-        "path": made,
+        "path": steps,
         "totals": totals_of(own_trace.head),
         "next": list(own_trace.head.position.next) if own_trace.head else [],
         "state": state(database, own_trace.head),
@@ -246,7 +246,7 @@ def outline(graph: WorkflowDocument) -> GraphOutline:
     return {"entries": graph["entries"], "nodes": [node["name"] for node in graph["nodes"]], "edges": edges}
 
 
-def _add_calls(database: Database, made: Sequence[ShownStep], ids: Sequence[str]) -> None:
+def _add_calls(database: Database, steps: Sequence[ShownStep], ids: Sequence[str]) -> None:
     by_run: dict[str, list[CallDocument]] = {}
     for call in queries.call_rows(database, ids):
         by_run.setdefault(call.node_run_id, []).append(
@@ -279,7 +279,7 @@ def _add_calls(database: Database, made: Sequence[ShownStep], ids: Sequence[str]
                 "undone_at": iso(row.undone_at),
             }
         )
-    for step in made:
+    for step in steps:
         step["calls"] = by_run.get(step["node_run"], [])
         step["invocations"] = used.get(step["node_run"], [])
 
@@ -296,7 +296,7 @@ def _cells(database: Database, row: ExecutionRow) -> list[ExecutionCell]:
         if score.reason is not None:
             reasons.setdefault(score.combination, {})[score.metric] = score.reason
     comments = comments_by_place(database, row.sweep_id, [row.case_number])
-    made: list[ExecutionCell] = []
+    documents: list[ExecutionCell] = []
     for cell in details.execution_cells(database, row):
         document: ExecutionCell = {
             "combination": choices[cell.combination],
@@ -308,8 +308,8 @@ def _cells(database: Database, row: ExecutionRow) -> list[ExecutionCell]:
             document["reasons"] = reasons[cell.combination]
         if written := comments.get((row.case_number, row.repeat, cell.combination)):
             document["comments"] = written
-        made.append(document)
-    return made
+        documents.append(document)
+    return documents
 
 
 def totals_of(head: Checkpoint | None) -> TotalsDocument | None:

@@ -60,13 +60,13 @@ def tree_document(
         case_id = queries.case_rows(database, sweep.id, [number])[number].id
         for one in sorted({row.repeat for row in found}):
             mine = [row for row in found if row.repeat == one]
-            made, segment_of = _segments(database, sweep.id, mine, marks, left, names)
+            segments, segment_of = _segments(database, sweep.id, mine, marks, left, names)
             if execution is not None or sweep.kind == "single":
-                _add_inside(database, made, segment_of)
-            used += len(made)
+                _add_inside(database, segments, segment_of)
+            used += len(segments)
             begun = {row.id for row in mine if row.head_id is not None}
             waiting = [row.id for row in mine if row.id not in begun]
-            trees.append({"case": case_id, "repeat": one, "segments": made, "not_begun": waiting})
+            trees.append({"case": case_id, "repeat": one, "segments": segments, "not_begun": waiting})
             summaries |= {row.id: _summary(row, cells.get(row.id, {})) for row in mine}
     left_out = 0
     if execution is None:

@@ -59,7 +59,7 @@ def _series(events: Iterable[EventRow]) -> list[NodeSeries]:
             key = (str(data.get("node_run")), f"{event['kind']} {name}")
             first.setdefault(key, (event, name))
             points.setdefault(key, []).append((iso(event["at"]), value))
-    return [_one(*first[key], sorted(made, key=lambda point: point[0])) for key, made in points.items()]
+    return [_one(*first[key], sorted(samples, key=lambda point: point[0])) for key, samples in points.items()]
 
 
 def _one(event: EventRow, name: str, points: list[tuple[str, float]]) -> NodeSeries:

@@ -14,6 +14,7 @@ from wtb.core.factors.factors import levels_of
 from wtb.core.factors.file_levels import with_texts
 from wtb.core.scoring.unknown_costs import cost_warnings
 from wtb.core.serialization.plain_json import iso
+from wtb.core.values import Json
 from wtb.display.views.progress import queued_document, silent, stalled_document
 from wtb.execution.runtime.budgets import budget_documents, limit_of, raising
 from wtb.store import alerts
@@ -147,7 +148,7 @@ def _made_variants(spec: StoredSpec) -> dict[str, dict[str, MadeVariant]]:
     return found
 
 
-def _own_params(form: Mapping[str, Any]) -> Mapping[str, Any]:
+def _own_params(form: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return the parameters of a variant as it is stored."""
     return levels_of(form) or {name: value for name, value in form.items() if name not in ("name", "of", "with")}
 

@@ -250,7 +250,7 @@ class Attempt:
             refused = {"message": f"a checkpoint inside was not kept: {error}", "level": "warning"}
             self._event("node.log", taken["at"], refused)
             return
-        made = Checkpoint(
+        checkpoint = Checkpoint(
             CheckpointId(new_id()),
             head.id,
             head.position,
@@ -263,14 +263,14 @@ class Attempt:
             inside=self._run.inside(saved),
         )
         self.visit.saved, self.visit.workspace = saved, taken["workspace"]
-        position = made.position
+        position = checkpoint.position
         event = self._run.event(
-            "checkpoint.created", checkpoint=made.id, step=position.step, next=position.next, name=made.name
+            "checkpoint.created", checkpoint=checkpoint.id, step=position.step, next=position.next, name=checkpoint.name
         )
         self._run.record(
             values=saved.values(),
             files=rows.files(ids, files),
-            checkpoints=[rows.checkpoint(ids, self._run.execution.id, made)],
+            checkpoints=[rows.checkpoint(ids, self._run.execution.id, checkpoint)],
             appended={"events": [event]},
         )
 

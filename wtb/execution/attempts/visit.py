@@ -76,9 +76,9 @@ def _add_run(database: Database, visit: Visit, run: NodeRunRow, fine: bool) -> N
         first -= 1
     if first > 1:  # an attempt failed, and the one after it started without tool calls
         visit.calls = []
-    made = tool_calls(database, run.id)
-    visit.calls += [_report(call) for call in made if call.attempt >= first and call.status != "undone"]
-    visit.earlier += [_report(call) for call in made if call.status != "undone"]
+    calls = tool_calls(database, run.id)
+    visit.calls += [_report(call) for call in calls if call.attempt >= first and call.status != "undone"]
+    visit.earlier += [_report(call) for call in calls if call.status != "undone"]
 
 
 def _report(call: InvocationRow) -> ToolReport:

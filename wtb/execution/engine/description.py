@@ -25,6 +25,7 @@ from wtb.authoring.graph_snapshot import outline_digest
 from wtb.authoring.workflow import Workflow
 from wtb.core.documents.workflows.publications import EvaluatorDescription, WorkflowDescription
 from wtb.core.errors import InputError, WTBError
+from wtb.core.mappings import Namespace
 from wtb.core.tree.stored_code import StoredCode, stored_code
 from wtb.core.tree.stored_spec import StoredEvaluators, stored_evaluators
 from wtb.execution.engine.imports import ImportedFile, imports
@@ -102,27 +103,29 @@ def described(text: str) -> tuple[Recipe, Workflow | None, list[Evaluator], Code
     draft = Draft.read(text)
     code = _Recorded(draft.permitted)
     with imports.fresh():
-        made = complete(draft, code)
-    if made.problems:
-        raise InputError(*(text for _, text in made.problems))
-    workflow = made.workflow
+        completed = complete(draft, code)
+    if completed.problems:
+        raise InputError(*(text for _, text in completed.problems))
+    workflow = completed.workflow
     description: CodeDescription = {
         "workflow": None,
         "nodes": {},
         "irreversible": [],
         "begins_here": True,
         "evaluators": dict(_evaluators(code.loaded)),
-        "evaluator_code": stored_evaluators(evaluator_code(zip(made.recipe.evaluators, made.evaluators, strict=True))),
-        "vary": {node: list(names) for node, names in made.vary.items()},
+        "evaluator_code": stored_evaluators(
+            evaluator_code(zip(completed.recipe.evaluators, completed.evaluators, strict=True))
+        ),
+        "vary": {node: list(names) for node, names in completed.vary.items()},
         "fingerprints": {},
         "code": stored_code({}),
         "outline": None,
-        "recipe": made.recipe.text(),
+        "recipe": completed.recipe.text(),
         "files": imports.files(),
     }
     if workflow is not None:
         engine, facts = engine_of(workflow), workflow.facts()
-        fingerprints, parts = present_code(facts.nodes.values(), made.vary, made.recipe)
+        fingerprints, parts = present_code(facts.nodes.values(), completed.vary, completed.recipe)
         description |= {
             "workflow": describe_workflow(facts, schemas=False),
             "nodes": {
@@ -138,7 +141,7 @@ def described(text: str) -> tuple[Recipe, Workflow | None, list[Evaluator], Code
             "code": parts,
             "outline": outline_digest(facts),
         }
-    return made.recipe, workflow, made.evaluators, description
+    return completed.recipe, workflow, completed.evaluators, description
 
 
 def describe_names(names: Sequence[Mapping[str, str]]) -> NamesDescription:
@@ -148,7 +151,7 @@ def describe_names(names: Sequence[Mapping[str, str]]) -> NamesDescription:
     return {"names": described, "files": imports.files()}
 
 
-def _evaluators(loaded: dict[str, Any]) -> Any:
+def _evaluators(loaded: Namespace) -> Any:
     """Yield the path and the description of each function that can be an evaluator."""
     for path, written in loaded.items():
         if path not in BY_PATH.values():

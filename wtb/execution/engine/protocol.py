@@ -19,12 +19,12 @@ from wtb.authoring.tools import ToolReport
 from wtb.authoring.workflow import Workflow
 from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.failures import BEGUN, Failure, check_interrupt
+from wtb.core.mappings import Params
 from wtb.core.questions import Answers, Question
 from wtb.core.tree.checkpoints import Position
 from wtb.core.values import Values
 
 T = TypeVar("T")
-Params = Mapping[str, Any]  # of a workflow: name -> what its users give
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ class Engine(Protocol):
 def engine_of(workflow: Workflow) -> Engine:
     """The engine that runs a workflow: it names the class by its import path."""
     module, _, name = workflow.engine.partition(":")
-    made: Engine = getattr(importlib.import_module(module), name)(workflow)
-    return made
+    engine: Engine = getattr(importlib.import_module(module), name)(workflow)
+    return engine
 
 
 def begin(engine: Engine, state: Values, root: Root) -> Joined | Failure:

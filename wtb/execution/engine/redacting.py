@@ -30,17 +30,17 @@ from wtb.execution.engine.resource_usage import PRINTED
 STREAM = marker("stream")  # a pattern would be cut by the pieces in which a text arrives
 
 
-def redacted_score(made: Score, redactor: Redactor) -> Score:
+def redacted_score(score: Score, redactor: Redactor) -> Score:
     """Return a score without what a sweep redacts in its error, its reason and what it tells of a figure."""
-    if not redactor or not (made.error or made.observed or made.reason):
-        return made
-    observed = made.observed
+    if not redactor or not (score.error or score.observed or score.reason):
+        return score
+    observed = score.observed
     if observed is not None:
         observed = write_observed(
             *(redactor.text(one) if isinstance(one, str) else one for one in read_observed(observed))
         )
-    reason = stored_reason(redactor.optional(made.reason))
-    return replace(made, error=redactor.optional(made.error), observed=observed, reason=reason)
+    reason = stored_reason(redactor.optional(score.reason))
+    return replace(score, error=redactor.optional(score.error), observed=observed, reason=reason)
 
 
 class RedactingExecutor:
@@ -66,8 +66,8 @@ class RedactingExecutor:
         return self._code.is_quick(node, variant)
 
     def run_together(self, tasks: Sequence[Task], take: Take) -> None:
-        def redacted(number: int, made: Result | Exception | None) -> None:
-            take(number, self._result(made) if isinstance(made, Result) else made)
+        def redacted(number: int, result: Result | Exception | None) -> None:
+            take(number, self._result(result) if isinstance(result, Result) else result)
 
         self._code.run_together([self._task(task) for task in tasks], redacted)
 
@@ -90,8 +90,8 @@ class RedactingExecutor:
         return self._joined(self._code.join(state, position, writes, root))
 
     def score(self, task: EvaluationTask) -> list[Score]:
-        made = self._code.score(task)
-        return [redacted_score(one, self._redactor) for one in made]
+        scores = self._code.score(task)
+        return [redacted_score(one, self._redactor) for one in scores]
 
     def running_attempts(self) -> list[tuple[str, int]]:
         return self._code.running_attempts()
@@ -108,17 +108,17 @@ class RedactingExecutor:
     def close(self) -> bool:
         return self._code.close()
 
-    def _joined(self, made: Joined | Failure) -> Joined | Failure:
-        if isinstance(made, Failure):
-            return self._failure(made)
-        decisions = tuple(self._decision(one) for one in made.decisions)
-        position = made.position
+    def _joined(self, joined: Joined | Failure) -> Joined | Failure:
+        if isinstance(joined, Failure):
+            return self._failure(joined)
+        decisions = tuple(self._decision(one) for one in joined.decisions)
+        position = joined.position
         if position.engine is not None:
             position = replace(position, engine=self._redactor.plain(position.engine))
-        return replace(made, changed=self._redactor.values(made.changed), decisions=decisions, position=position)
+        return replace(joined, changed=self._redactor.values(joined.changed), decisions=decisions, position=position)
 
-    def _decision(self, made: Decision) -> Decision:
-        return replace(made, key=self._redactor.optional(made.key), why=self._redactor.text(made.why))
+    def _decision(self, decision: Decision) -> Decision:
+        return replace(decision, key=self._redactor.optional(decision.key), why=self._redactor.text(decision.why))
 
     def _failure(self, failure: Failure) -> Failure:
         text = self._redactor.text

@@ -6,8 +6,9 @@ What a node process claims is checked where it is read: user code can write into
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
+from wtb.core.providers.faults import ProviderFault
 from wtb.core.questions import Kind
 from wtb.core.tree.checkpoints import StoredPosition
 from wtb.core.tree.stored_code import StoredCode
@@ -56,7 +57,7 @@ class ReadFailure(TypedDict):
     final: bool
     node: str | None
     asked: Sequence[str]
-    provider: Mapping[str, Any] | None
+    provider: ProviderFault | None
 
 
 class ReadResult(TypedDict):

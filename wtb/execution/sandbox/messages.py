@@ -20,6 +20,7 @@ from wtb.authoring.context.attempt_record import CaseView, Previous, Record, Und
 from wtb.authoring.evaluation.evaluators import EvaluationTask
 from wtb.authoring.graph import Decision, Tried
 from wtb.core.failures import MESSAGE, Failure
+from wtb.core.mappings import Params
 from wtb.core.providers.faults import REASONS, ProviderFault
 from wtb.core.questions import Answer, Question
 from wtb.core.scoring.figures import FIGURES, OBSERVED, read_observed
@@ -31,7 +32,7 @@ from wtb.core.serialization.codec import digest, encode
 from wtb.core.tree.checkpoints import Position, StoredPosition, Totals
 from wtb.core.units import LONGEST_S
 from wtb.core.values import Value, Values
-from wtb.execution.engine.protocol import Joined, Params, Result, Root, Settings, Task, Writes
+from wtb.execution.engine.protocol import Joined, Result, Root, Settings, Task, Writes
 from wtb.execution.sandbox.framing import Frame
 from wtb.execution.sandbox.heads import (
     Beginning,
@@ -208,7 +209,7 @@ def as_result(frame: Frame, record: Record) -> Result:
 
 
 def _as_result(head: ReadResult, blobs: Sequence[bytes], record: Record) -> Result:
-    made = Result(
+    result = Result(
         boundary.number(head["started_at"]),
         boundary.number(head["duration_s"]),
         record,
@@ -221,9 +222,9 @@ def _as_result(head: ReadResult, blobs: Sequence[bytes], record: Record) -> Resu
         boundary.files(head.get("files", ())),
         lag_s=boundary.optional(boundary.number, head.get("lag_s")),
     )
-    if [made.writes, made.failure, made.question].count(None) != 2:
+    if [result.writes, result.failure, result.question].count(None) != 2:
         raise Malformed("an attempt came to none of writes, a failure and a question, or to several")
-    return made
+    return result
 
 
 def read_frame(frame: Frame, kind: str, read: Callable[[Any, Sequence[bytes]], T]) -> T:
@@ -260,7 +261,7 @@ def _as_failure(data: ReadFailure) -> Failure:
     )
 
 
-def _as_fault(data: Mapping[str, Any]) -> ProviderFault:
+def _as_fault(data: ProviderFault) -> ProviderFault:
     if data["reason"] not in REASONS:
         raise Malformed(f"a fault of a provider with the reason {data['reason']!r:.20}")
     return {

@@ -202,13 +202,13 @@ class InProcesses:
             for number, task in enumerate(together, 1):
                 ask = partial(_next_answer, process, until, give_back, is_last=number == len(together))
                 try:
-                    made: Result | Exception = self._run_in(process, task, ask)
+                    outcome: Result | Exception = self._run_in(process, task, ask)
                 except _NotBegunError:
                     break
                 except Exception as error:  # noqa: BLE001 - raised where the result is asked for
-                    made, process.spent = error, True
+                    outcome, process.spent = error, True
                 left.discard(number - 1)
-                take(number - 1, made)
+                take(number - 1, outcome)
                 if process.spent:
                     break
         for number in sorted(left):

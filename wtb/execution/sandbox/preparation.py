@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wtb.core.errors import WTBError
 from wtb.execution.engine.description import described
@@ -69,7 +69,7 @@ def _next_cases(cases: Iterator[NewCase]) -> Iterator[SentNewCase]:
     """Yield as many cases as one message holds."""
     size = 0
     for number, case in enumerate(cases, 1):
-        sent: dict[str, Any] = {name: value.data for name, value in case.input.items()}
+        sent: dict[str, bytes] = {name: value.data for name, value in case.input.items()}
         size += sum(map(len, sent.values()))
         yield case.id, sent, case.expected, list(case.tags), case.workspace, list(case.files), case.cluster
         if number == MOST_CASES or size >= MOST_BYTES:

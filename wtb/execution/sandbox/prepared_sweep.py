@@ -138,7 +138,7 @@ def _as_choices(bound: Bound, sent: Mapping[str, str]) -> dict[str, str]:
     return dict(sent)
 
 
-def _as_finding(sent: Mapping[str, Any]) -> DataFinding:
+def _as_finding(sent: DataFinding) -> DataFinding:
     if sent["kind"] not in get_args(DataFindingKind):
         raise Malformed(f"a finding of kind {sent['kind']!r:.100}")
     return {

@@ -159,12 +159,12 @@ class Worker:
         until, tasks = messages.as_tasks(frame, self._params)
         for place, task in enumerate(tasks, 1):
             self._channel.asked += 1
-            made = messages.result(self._engine.run(task, self._surroundings))
+            result = messages.result(self._engine.run(task, self._surroundings))
             spent = self._is_spent()
             if not spent and place < len(tasks):  # what is printed from here on is of the next one
                 os.write(1, self._mark)
                 os.write(2, self._mark)
-            self._channel.send("result", [spent, made])
+            self._channel.send("result", [spent, result])
             if spent:
                 return
             if place < len(tasks) and time.monotonic() >= until:
@@ -189,18 +189,18 @@ class Worker:
         self._condition = Condition(self._growth, self._hidden)
         server.serve()
 
-    def _scored(self, made: list[Score]) -> None:
-        self._channel.send("report", [self._channel.asked, "scored", made])
+    def _scored(self, scores: list[Score]) -> None:
+        self._channel.send("report", [self._channel.asked, "scored", scores])
 
     def _answer(self, frame: Frame) -> tuple[str, Any]:
         """Do what a frame asks for. Returns the kind and the head of the answer."""
         if frame.kind == "score":
             evaluators = self._evaluators[frame.head["first"] :]
             try:
-                made = evaluate(messages.as_evaluation(frame), evaluators, self._surroundings, self._scored)
+                scores = evaluate(messages.as_evaluation(frame), evaluators, self._surroundings, self._scored)
             except OSError as error:
                 return "full", Failure.of(error)
-            return "scores", made
+            return "scores", scores
         assert self._engine is not None, "only evaluators were asked for"
         if frame.kind == "tool":
             return "tool", call_tool(self._engine.workflow.tools, ToolCall(**frame.head), self._calls)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, cast
 
 from jsonschema import Draft202012Validator
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import AccessDenied, InputError, NotFound, did_you_mean
+from wtb.core.values import Json
 from wtb.hosting.agents.confirmations import Confirmations
 from wtb.hosting.agents.replies import ConfirmDocument, Reply, make_reply
-from wtb.hosting.agents.tools import TOOLS, Found, Tool, show_outcome
+from wtb.hosting.agents.tools import TOOLS, Found, Tool, ToolArguments, show_outcome
 from wtb.operations.auditing import note_refusal
 from wtb.operations.context import Context, Origin
 from wtb.operations.identity import Identity
@@ -69,7 +70,7 @@ class Calls:
         self._context = context
         self._confirmations = confirmations or Confirmations()
 
-    def call(self, name: str, given: Mapping[str, Any], caller: Caller) -> Answer:
+    def call(self, name: str, given: Mapping[str, Json], caller: Caller) -> Answer:
         """Carry out a call, or say what it would do.
 
         Args:
@@ -102,7 +103,7 @@ class Calls:
         consented.check(tool.preview(acting, arguments).target)
         return _answer(tool.call(acting, arguments))
 
-    def waiting(self, name: str, given: Mapping[str, Any], caller: Caller, started: str | None = None) -> WaitingFor:
+    def waiting(self, name: str, given: Mapping[str, Json], caller: Caller, started: str | None = None) -> WaitingFor:
         """Return what a caller of `status` or `start` waits for.
 
         Args:
@@ -116,7 +117,7 @@ class Calls:
         acting = self._acting(tool, arguments, caller)
         return WaitingFor(acting, started or str(arguments["ref"]), float(arguments.get("wait_s", 0)))
 
-    def started(self, execution: str, given: Mapping[str, Any], caller: Caller) -> Answer:
+    def started(self, execution: str, given: Mapping[str, Json], caller: Caller) -> Answer:
         """Return how an execution that `start` began has ended or stands.
 
         Args:
@@ -127,7 +128,7 @@ class Calls:
         tool = find_tool("start")
         return _answer(show_outcome(self._acting(tool, checked_arguments(tool, given), caller), execution))
 
-    def _offer(self, tool: Tool, acting: Context, arguments: dict[str, Any], caller: Caller) -> Answer:
+    def _offer(self, tool: Tool, acting: Context, arguments: ToolArguments, caller: Caller) -> Answer:
         assert tool.preview is not None
         would = tool.preview(acting, arguments)
         consent = self._confirmations.offer(caller.key, tool.name, arguments, would.target)
@@ -139,7 +140,7 @@ class Calls:
         decision = f"NOTHING WAS DONE YET. {would.decision}"
         return Answer(make_reply(decision, would.document, done=False, confirm=confirm), would.links)
 
-    def _acting(self, tool: Tool, arguments: Mapping[str, Any], caller: Caller) -> Context:
+    def _acting(self, tool: Tool, arguments: ToolArguments, caller: Caller) -> Context:
         operation = tool.acts_by(arguments)
         origin = Origin(f"mcp {tool.name}", caller.address, caller.identity.token)
         refusal = caller.identity.refusal(operation.needs, everywhere=operation.everywhere)
@@ -180,7 +181,7 @@ def find_tool(name: str) -> Tool:
     return tool
 
 
-def checked_arguments(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+def checked_arguments(tool: Tool, given: Mapping[str, Json]) -> ToolArguments:
     """Return the arguments of a call. Raises InputError if they do not fit the tool's schema, or are too many."""
     try:
         size = len(json.dumps(given))
@@ -196,7 +197,7 @@ def checked_arguments(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
     ]
     if problems:
         raise InputError(*problems[:10])
-    return dict(given)
+    return cast("ToolArguments", dict(given))  # the schemas of tools have its keys
 
 
 def _answer(found: Found) -> Answer:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
 from wtb.core.texts import plural
+from wtb.core.values import Json
 from wtb.operations.context import Context
 from wtb.operations.registry import OPERATIONS
 
@@ -16,7 +17,7 @@ class ListedWorkflow(TypedDict):
 
     name: str
     description: str | None
-    nodes: Mapping[str, Mapping[str, Any]]
+    nodes: Mapping[str, Mapping[str, Json]]
     tools: list[str]
     error: str | None
 

@@ -12,10 +12,11 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
+from wtb.hosting.agents.tools import ToolArguments
 
 LASTS_S = 300.0
 _BYTES = 16
@@ -63,7 +64,7 @@ class Confirmations:
         self._lock = threading.Lock()
         self._used: dict[str, float] = {}  # by when each is of no more use anyway
 
-    def offer(self, who: str, tool: str, arguments: Mapping[str, object], target: str = "") -> Consent:
+    def offer(self, who: str, tool: str, arguments: ToolArguments, target: str = "") -> Consent:
         """Return what the caller sends again if they agree.
 
         Args:
@@ -75,7 +76,7 @@ class Confirmations:
         head = f"{secrets.token_urlsafe(_BYTES)}.{int(self._clock() + LASTS_S)}.{_digest(target)}"
         return Consent(f"{head}.{self._signature(head, who, _request(tool, arguments))}", LASTS_S)
 
-    def take(self, token: str, who: str, tool: str, arguments: Mapping[str, object]) -> Consented:
+    def take(self, token: str, who: str, tool: str, arguments: ToolArguments) -> Consented:
         """Take a consent, which is of no more use from then on.
 
         Args:
@@ -118,7 +119,7 @@ _NONE = (
 )
 
 
-def _request(tool: str, arguments: Mapping[str, object]) -> str:
+def _request(tool: str, arguments: ToolArguments) -> str:
     return json.dumps([tool, arguments], sort_keys=True)
 
 

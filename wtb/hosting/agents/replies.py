@@ -8,6 +8,7 @@ from typing import Final, NotRequired
 
 from typing_extensions import TypedDict
 
+from wtb.core.values import Json
 from wtb.display.json_text import as_json
 
 MOST_TOKENS: Final = 10_000
@@ -32,7 +33,7 @@ class Reply(TypedDict):
 
     decision: str
     done: bool
-    document: dict[str, object]
+    document: dict[str, Json]
     left_out: list[str]
     confirm: NotRequired[ConfirmDocument]
 
@@ -86,7 +87,7 @@ def make_reply(decision: str, document: object, *, done: bool = True, confirm: C
     return reply
 
 
-def _cut(value: object, path: str, step: tuple[int, int], left_out: list[str]) -> object:
+def _cut(value: Json, path: str, step: tuple[int, int], left_out: list[str]) -> Json:
     """Return a value with short lists and texts; note what is gone."""
     items, characters = step
     if isinstance(value, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, get_type_hints
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from pydantic import TypeAdapter, ValidationError
 
 from wtb.core.errors import AccessDenied, InputError, NotFound
+from wtb.core.mappings import Arguments
 from wtb.display.json_text import as_json
 from wtb.hosting.api.routes import PREFIX, ROUTES, Lines, Route
 from wtb.operations.auditing import note_refusal
@@ -69,7 +70,7 @@ def read(context: Context, uri: str, identity: Identity, address: str | None = N
         raise InputError(f"{uri} is no text; ask the REST API for it") from None
 
 
-def _found(uri: str) -> tuple[Route, Mapping[str, Any]]:
+def _found(uri: str) -> tuple[Route, Arguments]:
     try:
         split = urlsplit(uri)
     except ValueError:  # of brackets that are no address
@@ -85,7 +86,7 @@ def _found(uri: str) -> tuple[Route, Mapping[str, Any]]:
     raise NotFound(f"there is no resource {uri[:200]!r}; expected {TEMPLATE}")
 
 
-def _query(route: Route, query: str) -> Mapping[str, Any]:
+def _query(route: Route, query: str) -> Arguments:
     """Return what stands behind `?`, as the arguments of the operation are: numbers, switches, texts and lists."""
     known = set(arguments_of(route.function)) - route.left_out
     given = parse_qs(query, keep_blank_values=True)

@@ -27,6 +27,7 @@ from starlette.types import Receive, Scope, Send
 from wtb.core.errors import InputError, NotFound, WTBError
 from wtb.core.ids import new_id
 from wtb.core.telemetry.log_ids import log_ids
+from wtb.core.values import Json
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
 from wtb.hosting.agents.calling import LOOK_S, Answer, Caller, Calls, WaitingFor, find_tool
@@ -70,7 +71,7 @@ def make_server(context: Context, who: WhoCalls) -> Server[Any]:
     async def call_tool(request: _Request, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await _called(calls, params.name, params.arguments or {}, who(request))
 
-    async def call_for(request: _Request, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    async def call_for(request: _Request, name: str, arguments: Mapping[str, Json]) -> types.CallToolResult:
         return await _called(calls, name, arguments, who(request))
 
     async def list_templates(_: _Request, __: types.PaginatedRequestParams | None) -> types.ListResourceTemplatesResult:
@@ -198,7 +199,7 @@ def _listed(tool: Tool) -> types.Tool:
     )
 
 
-async def _called(calls: Calls, name: str, arguments: Mapping[str, Any], caller: Caller) -> types.CallToolResult:
+async def _called(calls: Calls, name: str, arguments: Mapping[str, Json], caller: Caller) -> types.CallToolResult:
     try:
         find_tool(name)
     except NotFound as error:
@@ -212,7 +213,7 @@ def _logged(caller: Caller, what: str) -> AbstractContextManager[None]:
     return log_ids(request=new_id(), by=caller.identity.name, operation=f"mcp {what}")
 
 
-async def _carried_out(calls: Calls, name: str, arguments: Mapping[str, Any], caller: Caller) -> types.CallToolResult:
+async def _carried_out(calls: Calls, name: str, arguments: Mapping[str, Json], caller: Caller) -> types.CallToolResult:
     try:
         if name == "status" and arguments.get("wait_s"):
             await _wait(await run_sync(calls.waiting, name, arguments, caller))

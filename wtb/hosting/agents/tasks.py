@@ -16,13 +16,15 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
+from wtb.core.values import Json
+
 TASKS: Final = "io.modelcontextprotocol/tasks"
 POLL_MS: Final = 2000
 # A task that "failed" has an error of the protocol; that of a sweep is its result.
 _STATUSES: Final = {"completed": "completed", "failed": "completed", "cancelled": "cancelled"}
 
 _Request = ServerRequestContext[Any, Any]
-CallTool = Callable[[_Request, str, Mapping[str, Any]], Awaitable[types.CallToolResult]]
+CallTool = Callable[[_Request, str, Mapping[str, Json]], Awaitable[types.CallToolResult]]
 
 
 class TaskParams(types.RequestParams):

@@ -9,12 +9,16 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 
+from typing_extensions import TypedDict
+
 from wtb.core.classes.frozen import frozen
 from wtb.core.documents.matrix import MatrixDocument
 from wtb.core.errors import InputError
+from wtb.core.mappings import Arguments, JsonSchema
 from wtb.core.scoring.reasons import MOST_COMMENT
 from wtb.core.status import FINAL_CELLS
 from wtb.core.texts import plural
+from wtb.core.values import Json
 from wtb.display.matrix import recommendation
 from wtb.display.matrix.sentences import answers, noise
 from wtb.display.pivot import pivot_text, row_view
@@ -26,10 +30,67 @@ from wtb.operations.context import Context
 from wtb.operations.inspection.sweeps import outcome
 from wtb.operations.registry import OPERATIONS, Effect, Operation
 
-Arguments = Mapping[str, Any]  # by the schema of the tool
 MOST_WAIT_S: Final = 20.0
 MOST_CELLS: Final = 200
 _WIDTH: Final = 120
+
+
+class ToolArguments(TypedDict, total=False):
+    """The arguments of calls of all tools, as their schemas have them; `confirm` is taken out before a tool is called.
+
+    The schema of a tool says which of them it takes and which it needs.
+    """
+
+    sweep: Json  # the keys of a sweep file; of `cases` the id or name of a sweep
+    workflow: str
+    input: Mapping[str, Json]
+    variants: Mapping[str, Json]
+    from_node: str
+    until: str
+    limits: Mapping[str, Json]
+    wait_s: float
+    priority: int
+    ref: str
+    where: Sequence[str]
+    within: bool
+    sort: str
+    group_by: Sequence[str]
+    pivot: Sequence[str]
+    metric: str
+    row: int
+    other: int
+    before: str
+    after: str
+    case: str
+    status: str
+    execution: str
+    calls: bool
+    state: Json  # of `history` whether to show it; of `try` the keys of a state
+    a: str
+    b: str
+    at: str
+    set: Mapping[str, Json]
+    all_cases: bool
+    reason: str
+    cases: Json
+    repeats: int
+    vary: Mapping[str, Json]
+    new_name: str
+    allow_code_change: bool
+    action: str
+    choice: str
+    feedback: str
+    value: Json
+    combination: Mapping[str, str]
+    provider: bool
+    what: str
+    limit: int
+    text: str
+    repeat: int
+    columns: Mapping[str, Json]
+    evaluator: Json
+    expected: Json
+    confirm: str
 
 
 @frozen
@@ -72,12 +133,12 @@ class Tool:
 
     name: str
     description: str
-    properties: Mapping[str, object]
+    properties: JsonSchema
     required: tuple[str, ...]
     operations: tuple[str, ...]
-    chooses: Callable[[Arguments], str]
-    call: Callable[[Context, Arguments], Found]
-    preview: Callable[[Context, Arguments], Found] | None = None
+    chooses: Callable[[ToolArguments], str]
+    call: Callable[[Context, ToolArguments], Found]
+    preview: Callable[[Context, ToolArguments], Found] | None = None
 
     @property
     def schema(self) -> dict[str, object]:
@@ -92,15 +153,15 @@ class Tool:
             "additionalProperties": False,
         }
 
-    def operation(self, arguments: Arguments) -> str:
+    def operation(self, arguments: ToolArguments) -> str:
         """Return the id of the operation that it calls with these arguments."""
         return self.chooses(arguments)
 
-    def needs_consent(self, arguments: Arguments) -> bool:
+    def needs_consent(self, arguments: ToolArguments) -> bool:
         """Return whether it destroys or costs something with these arguments."""
         return self.acts_by(arguments).effect in (Effect.spends, Effect.destroys)
 
-    def acts_by(self, arguments: Arguments) -> Operation:
+    def acts_by(self, arguments: ToolArguments) -> Operation:
         """Return the operation that it calls with these arguments."""
         return OPERATIONS[self.operation(arguments)]
 
@@ -109,7 +170,7 @@ def _do(context: Context, name: str, *given: object, **named: object) -> Any:
     return OPERATIONS[name].function(context, *given, **named)
 
 
-def _given(arguments: Arguments, *names: str) -> dict[str, object]:
+def _given(arguments: Arguments, *names: str) -> Arguments:
     return {name: arguments[name] for name in names if name in arguments}
 
 
@@ -117,27 +178,27 @@ def _as_document(result: object) -> object:
     return asdict(result) if is_dataclass(result) and not isinstance(result, type) else result
 
 
-def _plan(context: Context, arguments: Arguments) -> Found:
+def _plan(context: Context, arguments: ToolArguments) -> Found:
     document = _do(context, "sweeps.plan_published", arguments["sweep"])
     target = json.dumps([document["vary"], document["cells"], document["node_runs"]])
     return Found(render(document, _WIDTH), document, {}, target)
 
 
-def _submit(context: Context, arguments: Arguments) -> Found:
+def _submit(context: Context, arguments: ToolArguments) -> Found:
     submitted = _do(context, "sweeps.submit_published", arguments["sweep"], **_given(arguments, "priority"))
     start = "workers run it" if submitted.started else submitted.problem or "it waits for a worker"
     words = f"Sweep {submitted.sweep} ({submitted.name}) has {submitted.cells:,} cells; {start}. `status` waits for it."
     return Found(words, _as_document(submitted), {"status": f"/sweeps/{submitted.sweep}/status"})
 
 
-def _start(context: Context, arguments: Arguments) -> Found:
+def _start(context: Context, arguments: ToolArguments) -> Found:
     given = _given(arguments, "variants", "from_node", "until", "limits")
     submitted = _do(context, "executions.start_published", arguments["workflow"], arguments["input"], **given)
     problem = "" if submitted.started else f" {submitted.problem or 'It waits for a worker.'}"
     return show_outcome(context, submitted.sweep, problem)
 
 
-def _would_start(context: Context, arguments: Arguments) -> Found:
+def _would_start(context: Context, arguments: ToolArguments) -> Found:
     name = arguments["workflow"]
     document = _do(context, "workflows.show", name)
     words = f"This would run {name} once, which costs what its nodes cost."
@@ -163,14 +224,14 @@ def show_outcome(context: Context, execution: str, problem: str = "") -> Found:
     return Found(words, document, {"execution": path_to("executions", execution)})
 
 
-def _history(context: Context, arguments: Arguments) -> Found:
+def _history(context: Context, arguments: ToolArguments) -> Found:
     document = _do(context, "checkpoints.list", arguments["ref"], **_given(arguments, "state"))
     checkpoints = document["checkpoints"]
     words = f"{plural(len(checkpoints), 'checkpoint')}; `checkpoint` shows the state at one of them."
     return Found(words, document, {"history": path_to("executions", arguments["ref"], "history")})
 
 
-def _checkpoint(context: Context, arguments: Arguments) -> Found:
+def _checkpoint(context: Context, arguments: ToolArguments) -> Found:
     document = _do(context, "checkpoints.show", arguments["ref"])
     checkpoint = document["checkpoint"]
     following = ", ".join(checkpoint["next"]) or "the end"
@@ -178,7 +239,7 @@ def _checkpoint(context: Context, arguments: Arguments) -> Found:
     return Found(words, document, {"checkpoint": path_to("checkpoints", arguments["ref"])})
 
 
-def _status(context: Context, arguments: Arguments) -> Found:
+def _status(context: Context, arguments: ToolArguments) -> Found:
     document = _do(context, "sweeps.show_status", arguments["ref"])
     if "execution" in document:
         one = document["execution"]
@@ -194,7 +255,7 @@ def _because(reason: str | None) -> str:
     return f" ({reason})" if reason else ""
 
 
-def _matrix(context: Context, arguments: Arguments) -> Found:
+def _matrix(context: Context, arguments: ToolArguments) -> Found:
     document = _do(context, "matrices.show", arguments["ref"], **_given(arguments, *_VIEW))
     words = " ".join([*recommendation.lines(document), *_answers(document), *row_view.words(document)])
     if "pivot" in document.get("view", {}):
@@ -209,7 +270,7 @@ def _answers(document: MatrixDocument) -> Sequence[str]:
     return [f"Nothing is scored {why}."]
 
 
-def _explain(context: Context, arguments: Arguments) -> Found:
+def _explain(context: Context, arguments: ToolArguments) -> Found:
     if "row" in arguments or "other" in arguments:
         return _two_rows(context, arguments)
     document = _do(context, "matrices.show", arguments["ref"])
@@ -219,21 +280,21 @@ def _explain(context: Context, arguments: Arguments) -> Found:
     return Found(" ".join(words), shown, {"matrix": f"/sweeps/{document['sweep']['id']}/matrix"})
 
 
-def _two_rows(context: Context, arguments: Arguments) -> Found:
+def _two_rows(context: Context, arguments: ToolArguments) -> Found:
     rows = (arguments.get("row", 0), arguments.get("other", 0))
     document = _do(context, "combinations.compare", arguments["ref"], *rows, **_given(arguments, "metric"))
     path = f"/sweeps/{document['sweep']['id']}/compare?row={rows[0]}&other={rows[1]}"
     return Found(two_rows(document, _WIDTH).partition("\n\n")[0], document, {"comparison": path})
 
 
-def _compare(context: Context, arguments: Arguments) -> Found:
+def _compare(context: Context, arguments: ToolArguments) -> Found:
     document = _do(context, "sweeps.compare", arguments["before"], arguments["after"])
     words = f"{document['verdict']}: {' '.join(document['because'])}"
     path = f"/sweeps/{document['before']['id']}/compare/{document['after']['id']}"
     return Found(words, document, {"comparison": path})
 
 
-def _cell(context: Context, arguments: Arguments) -> Found:
+def _cell(context: Context, arguments: ToolArguments) -> Found:
     if "execution" in arguments:
         document = _do(context, "sweeps.show", arguments["execution"], calls=bool(arguments.get("calls")))
         return Found("One execution in detail.", document, {"execution": path_to("executions", arguments["execution"])})
@@ -246,17 +307,17 @@ def _cell(context: Context, arguments: Arguments) -> Found:
     return Found(words, {"cells": cells}, {"cells": path_to("sweeps", arguments["ref"], "cells")})
 
 
-def _diff(context: Context, arguments: Arguments) -> Found:
+def _diff(context: Context, arguments: ToolArguments) -> Found:
     document = _do(context, "executions.compare", arguments["a"], arguments["b"])
     words = f"They share {document['shared_steps']:,} steps."
     return Found(words, document, {"diff": path_to("executions", arguments["a"], "diff", arguments["b"])})
 
 
-def _forks_all(arguments: Arguments) -> str:
+def _forks_all(arguments: ToolArguments) -> str:
     return "combinations.add" if arguments.get("all_cases") else "executions.fork"
 
 
-def _fork(context: Context, arguments: Arguments) -> Found:
+def _fork(context: Context, arguments: ToolArguments) -> Found:
     given = _given(arguments, "at", "variants", "reason")
     if arguments.get("all_cases"):
         row = _do(context, "combinations.add", arguments["ref"], run=False, **given)
@@ -270,7 +331,7 @@ def _fork(context: Context, arguments: Arguments) -> Found:
     return Found(words, _as_document(forked), {"execution": f"/executions/{forked.execution}"})
 
 
-def _extend(context: Context, arguments: Arguments) -> Found:
+def _extend(context: Context, arguments: ToolArguments) -> Found:
     given = _given(arguments, "cases", "repeats", "vary", "new_name", "allow_code_change", "reason")
     added = _do(context, "sweeps.extend", arguments["ref"], **given)
     words = (
@@ -280,7 +341,7 @@ def _extend(context: Context, arguments: Arguments) -> Found:
     return Found(words, _as_document(added), {"matrix": f"/sweeps/{added.sweep}/matrix"})
 
 
-def _would_extend(context: Context, arguments: Arguments) -> Found:
+def _would_extend(context: Context, arguments: ToolArguments) -> Found:
     given = _given(arguments, "cases", "repeats", "vary", "new_name")
     planned = _do(context, "sweeps.plan_extension", arguments["ref"], **given)
     low, high = planned.node_runs
@@ -290,7 +351,7 @@ def _would_extend(context: Context, arguments: Arguments) -> Found:
     return Found(words, _as_document(planned), {}, planned.sweep)
 
 
-def _would_fork(context: Context, arguments: Arguments) -> Found:
+def _would_fork(context: Context, arguments: ToolArguments) -> Found:
     document = _do(context, "sweeps.show_status", arguments["ref"])
     target = _subject(document)
     every = "for every case of its sweep, as another row" if arguments.get("all_cases") else "beside the original"
@@ -304,14 +365,14 @@ def _subject(document: Mapping[str, Any]) -> str:
     return str(found["id"])
 
 
-def _answer(context: Context, arguments: Arguments) -> Found:
+def _answer(context: Context, arguments: ToolArguments) -> Found:
     given = _given(arguments, "choice", "feedback", "value", "set")
     answered = _do(context, "questions.answer", arguments["ref"], arguments.get("action"), **given)
     words = f"Question {answered.approval} is answered: {answered.action}."
     return Found(words, _as_document(answered), {"sweep": f"/sweeps/{answered.sweep}"})
 
 
-def _comment(context: Context, arguments: Arguments) -> Found:
+def _comment(context: Context, arguments: ToolArguments) -> Found:
     ref = arguments["ref"]
     if "text" not in arguments:
         document = _do(context, "comments.list", ref, **_given(arguments, "case"))
@@ -319,17 +380,21 @@ def _comment(context: Context, arguments: Arguments) -> Found:
         return Found(words, document, {"comments": f"{path_to('sweeps', ref)}/comments"})
     if "case" not in arguments:
         raise InputError("expected the case whose cell the comment is about", argument="case")
-    made = _do(context, "comments.add", ref, arguments["case"], arguments["text"], **_given(arguments, "row", "repeat"))
-    words = f"Comment {made['number']} is on case {made['case']}, row {made['row']}, repeat {made['repeat']}."
-    return Found(words, made, {"comments": f"{path_to('sweeps', made['sweep'])}/comments"})
+    comment = _do(
+        context, "comments.add", ref, arguments["case"], arguments["text"], **_given(arguments, "row", "repeat")
+    )
+    words = (
+        f"Comment {comment['number']} is on case {comment['case']}, row {comment['row']}, repeat {comment['repeat']}."
+    )
+    return Found(words, comment, {"comments": f"{path_to('sweeps', comment['sweep'])}/comments"})
 
 
-def _cases(context: Context, arguments: Arguments) -> Found:
+def _cases(context: Context, arguments: ToolArguments) -> Found:
     document = _do(context, "cases.read", arguments["cases"], **_given(arguments, "workflow", "sweep", "columns"))
     return Found(case_tables.render(document, _WIDTH), document, {})
 
 
-def _try(context: Context, arguments: Arguments) -> Found:
+def _try(context: Context, arguments: ToolArguments) -> Found:
     given = _given(arguments, "expected", "input")
     document = _do(context, "evaluators.preview", arguments["evaluator"], arguments["state"], **given)
     return Found(evaluator_previews.preview_in_words(document), document, {})
@@ -344,11 +409,11 @@ _OF_ACTION: Final = {
 }
 
 
-def _steers(arguments: Arguments) -> str:
+def _steers(arguments: ToolArguments) -> str:
     return "combinations.stop" if arguments["action"] == _STOP else f"sweeps.{arguments['action']}"
 
 
-def _steer(context: Context, arguments: Arguments) -> Found:
+def _steer(context: Context, arguments: ToolArguments) -> Found:
     action = arguments["action"]
     _check_provider(arguments)
     given = _given(arguments, *_OF_ACTION.get(action, ()))
@@ -361,14 +426,14 @@ def _steer(context: Context, arguments: Arguments) -> Found:
     return Found(words, document, {})
 
 
-def _check_provider(arguments: Arguments) -> None:
+def _check_provider(arguments: ToolArguments) -> None:
     """Reject `provider` with another action than retry. Raises InputError."""
     if "provider" in arguments and arguments["action"] != "retry":
         message = f"provider is set with the action {arguments['action']}; expected it with retry only"
         raise InputError(message, argument="provider")
 
 
-def _would_steer(context: Context, arguments: Arguments) -> Found:
+def _would_steer(context: Context, arguments: ToolArguments) -> Found:
     _check_provider(arguments)
     action, ref = arguments["action"], arguments["ref"]
     if action == "cancel":
@@ -388,7 +453,7 @@ _FINDS: Final[Mapping[str, str]] = {
 }
 
 
-def _find(context: Context, arguments: Arguments) -> Found:
+def _find(context: Context, arguments: ToolArguments) -> Found:
     what = arguments.get("what", "sweeps")
     if what == "sweeps":
         given = _given(arguments, "workflow", "status")

@@ -21,6 +21,7 @@ from starlette.routing import Route as StarletteRoute
 
 from wtb.core.errors import AccessDenied, WTBError
 from wtb.core.ids import new_id
+from wtb.core.mappings import Arguments
 from wtb.core.telemetry.log_ids import log_ids
 from wtb.core.version import __version__
 from wtb.display.json_text import as_json
@@ -215,7 +216,7 @@ def _endpoint(route: Route, context: Context, long_operations: LongOperations, s
     function = route.function
     reads = route.operation.effect is Effect.reads and not route.is_long
 
-    def answer(request: Request, arguments: Mapping[str, Any]) -> Response:
+    def answer(request: Request, arguments: Arguments) -> Response:
         identity: Identity = request.state.identity
         acting = context.acting_as(identity, route.needs, _origin(route, request))
 
@@ -297,8 +298,8 @@ def _response(route: Route, request: Request, returned: Any) -> Response:
         return StreamingResponse(found.pieces, headers=found.headers, media_type=found.media_type)
     if route.location is None:
         return Response(as_json(found), headers=tagged, media_type="application/json")
-    made = {"Location": PREFIX + route.location.format_map(found)}
-    return Response(as_json(found), HTTPStatus.CREATED, made, media_type="application/json")
+    headers = {"Location": PREFIX + route.location.format_map(found)}
+    return Response(as_json(found), HTTPStatus.CREATED, headers, media_type="application/json")
 
 
 _REQUEST = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
@@ -311,7 +312,7 @@ _PREFER = inspect.Parameter("prefer", inspect.Parameter.KEYWORD_ONLY, annotation
 
 def _parameter(route: Route, parameter: inspect.Parameter, hint: Any, text: str | None) -> inspect.Parameter:
     """Return a parameter of an operation as one of a request: of its path, of its body or of its query."""
-    told: dict[str, Any] = {"description": text, "examples": examples_of(route, parameter.name)}
+    told: Arguments = {"description": text, "examples": examples_of(route, parameter.name)}
     source, default = Path(**told), parameter.default
     if f"{{{parameter.name}}}" in route.path:
         default = inspect.Parameter.empty

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wtb.core.values import Json
 from wtb.hosting.api.routes import Route
 
 # Stand for ids, which are others in each database.
@@ -24,7 +25,7 @@ _KEYS = {
 }
 
 # By a path, or its first part, and the argument.
-_BY_PLACE: Mapping[tuple[str, str], Any] = {
+_BY_PLACE: Mapping[tuple[str, str], Json] = {
     ("sweeps", "ref"): "triage",
     ("baselines", "ref"): "triage",
     ("executions", "ref"): EXECUTION,

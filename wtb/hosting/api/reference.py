@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
 from typing import Any
 from urllib.parse import urlencode
@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from wtb.core.mappings import JsonSchema
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.pages.static import HEADERS, address_of
 
 PATH = "/docs"
-_Object = Mapping[str, Any]
 
 
 def reference_route(app: FastAPI) -> Route:
@@ -35,7 +35,7 @@ def reference_route(app: FastAPI) -> Route:
     return Route(PATH, page, methods=["GET"])
 
 
-def _page(description: _Object, server: str) -> str:
+def _page(description: JsonSchema, server: str) -> str:
     asked = [
         (method.upper(), path, one) for path, methods in description["paths"].items() for method, one in methods.items()
     ]
@@ -72,7 +72,7 @@ here it is in a file. <code>{PREFIX}/openapi.json</code> has the same for tools.
 """
 
 
-def _request(server: str, method: str, path: str, one: _Object, schemas: _Object) -> str:
+def _request(server: str, method: str, path: str, one: JsonSchema, schemas: JsonSchema) -> str:
     """One request: what it does, what it takes, and how it is sent."""
     arguments = list(_arguments(one, schemas))
     rows = "".join(
@@ -88,7 +88,7 @@ def _request(server: str, method: str, path: str, one: _Object, schemas: _Object
     )
 
 
-def _arguments(one: _Object, schemas: _Object) -> Iterator[tuple[str, str, str, str, Any]]:
+def _arguments(one: JsonSchema, schemas: JsonSchema) -> Iterator[tuple[str, str, str, str, Any]]:
     """Yield of each argument its name, where it stands, what it may be, what it means, and an example if it has one."""
     for found in one.get("parameters", ()):
         schema = found["schema"]
@@ -99,7 +99,7 @@ def _arguments(one: _Object, schemas: _Object) -> Iterator[tuple[str, str, str, 
         yield key, "body", _kind(schema), schema.get("description", ""), _example(schema)
 
 
-def _kind(schema: _Object) -> str:
+def _kind(schema: JsonSchema) -> str:
     """What a value may be, in a word or a few."""
     if alternatives := schema.get("anyOf"):
         return " or ".join(dict.fromkeys(_kind(one) for one in alternatives if one.get("type") != "null"))
@@ -110,7 +110,7 @@ def _kind(schema: _Object) -> str:
     return str(schema.get("type", "any"))
 
 
-def _example(schema: _Object) -> Any:
+def _example(schema: JsonSchema) -> Any:
     return next(iter(schema.get("examples", ())), None)
 
 

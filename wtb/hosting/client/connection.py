@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -11,6 +11,7 @@ import httpx
 
 from wtb.config.urls import split_url
 from wtb.core.errors import InputError, ServerError
+from wtb.core.mappings import Arguments
 from wtb.core.version import __version__
 from wtb.hosting.api.routes import PREFIX
 from wtb.hosting.client.answers import check_version
@@ -127,8 +128,8 @@ def as_sent(request: Request) -> SentRequest:
 
 
 def arguments_of(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], session: str | None
-) -> dict[str, Any]:
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Arguments, session: str | None
+) -> Arguments:
     """Return what an operation takes by name, without the context.
 
     Args:

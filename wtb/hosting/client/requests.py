@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
+from wtb.core.mappings import Arguments
 from wtb.hosting.api.routes import PREFIX, ROUTES, WITHOUT_ROUTE, Route
 from wtb.operations.registry import OPERATIONS
 
@@ -44,7 +45,7 @@ class Request:
         return self.method == "GET"
 
 
-def request_of(function: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Request, Route]:
+def request_of(function: Callable[..., Any], arguments: Arguments) -> tuple[Request, Route]:
     """Return the request that has a server carry out an operation, and its route.
 
     Args:
@@ -67,7 +68,7 @@ def request_of(function: Callable[..., Any], arguments: Mapping[str, Any]) -> tu
     return write(route.method, path, rest), route
 
 
-def write(method: str, path: str, body: Mapping[str, Any]) -> Request:
+def write(method: str, path: str, body: Arguments) -> Request:
     """Return a request that changes something.
 
     Args:

@@ -8,9 +8,9 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from wtb.core.errors import InputError
+from wtb.core.mappings import Arguments
 from wtb.hosting.api.routes import PREFIX, UPLOADS
 from wtb.hosting.client.requests import Request
 from wtb.store.files.uploads import MOST_BYTES
@@ -18,7 +18,7 @@ from wtb.store.files.uploads import MOST_BYTES
 INLINE_BYTES = 800_000  # of cases, in a request that may have 1 MB
 
 
-def upload_of(arguments: Mapping[str, Any]) -> tuple[Request, dict[str, Any]] | None:
+def upload_of(arguments: Arguments) -> tuple[Request, Arguments] | None:
     """Return the request that sends cases, and the arguments that name them; None where they are few, and no file.
 
     Args:

@@ -27,11 +27,11 @@ class Binaries:
         options = ["-U", SUPERUSER, "--auth=reject", "--encoding=UTF8", "--locale=C", *([] if sync else ["--no-sync"])]
         with reachable(data) as (path, inherited):
             command = [str(self.folder / "initdb"), "-D", path, *options]
-            made = subprocess.run(
+            completed = subprocess.run(
                 command, capture_output=True, text=True, stdin=subprocess.DEVNULL, pass_fds=inherited, **as_server()
             )
-        if made.returncode:
-            raise StoreError(f"initdb failed in {data}:\n{(made.stdout + made.stderr).strip()}")
+        if completed.returncode:
+            raise StoreError(f"initdb failed in {data}:\n{(completed.stdout + completed.stderr).strip()}")
 
     def execute(self, data: Path, database: str, statements: Sequence[str], *, secrets: Sequence[str] = ()) -> None:
         """Execute statements as the superuser, in a cluster that no server runs on. Raises StoreError at the first

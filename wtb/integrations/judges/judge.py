@@ -23,6 +23,7 @@ from wtb.authoring.evaluation.evaluators import (
 from wtb.authoring.evaluation.fields import field_of, filled_value
 from wtb.authoring.evaluation.library.combining import FAILED, USD
 from wtb.core.errors import InputError, describe, did_you_mean
+from wtb.core.mappings import Options
 from wtb.core.scoring.judgement import CALLS_AT_ONCE, Judgement
 from wtb.core.scoring.measure import Better
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL, OnFailure, Scale
@@ -130,7 +131,7 @@ def _reason(models: Sequence[str], judgements: Sequence[Sequence[Judgement]]) ->
     return "\n".join(dict.fromkeys(f"{by[model]}{one.score:g}: {one.reason}" for model, one in replies))
 
 
-def _lacks_reference(options: Mapping[str, Any], expected: Any) -> bool:
+def _lacks_reference(options: Options, expected: Any) -> bool:
     return bool(options.get("reference")) and filled_value(expected, options["field"]) is None
 
 
@@ -153,7 +154,7 @@ def _cost(judgements: Sequence[Sequence[Judgement]]) -> float | Unscored:
     return sum(known) if len(known) == len(costs) else Unscored("the price of a model is not known")
 
 
-def declare(options: Mapping[str, Any], on_failure: OnFailure | None) -> Declaration:
+def declare(options: Options, on_failure: OnFailure | None) -> Declaration:
     """What a judge declares by its options: direction, scale and failure score of each of its metrics.
 
     Args:

@@ -20,6 +20,7 @@ from wtb.authoring.context.connections import explained
 from wtb.config.credentials import VARIABLE
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
+from wtb.core.mappings import Arguments
 from wtb.integrations.mcp import transports
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Connection:
         self._listed_until = 0.0
         self._versions: Mapping[str, str] = {}
 
-    def call(self, tool: str, arguments: Mapping[str, Any]) -> concurrent.futures.Future[Any]:
+    def call(self, tool: str, arguments: Arguments) -> concurrent.futures.Future[Any]:
         """Call a tool. The result is what the server gave: structured content, else its text, else its contents.
 
         Raises, from the result:
@@ -131,7 +132,7 @@ class Connection:
             with explained():  # calls of tools are recorded
                 return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    async def _call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+    async def _call(self, tool: str, arguments: Arguments) -> Any:
         name = f"{self.server.name}.{tool}"
         await self._look()
         return _result(name, await self._answer(name, lambda client: client.call_tool(tool, dict(arguments))))
@@ -204,10 +205,10 @@ async def _page(client: Client, cursor: str | None) -> ListToolsResult:
     return await client.list_tools(cursor=cursor, cache_mode="bypass")
 
 
-async def _hold(server: Server, made: asyncio.Future[Client], end: asyncio.Event) -> None:
+async def _hold(server: Server, client_future: asyncio.Future[Client], end: asyncio.Event) -> None:
     """Hold a connection open until its end: it has to be closed by the task that opened it."""
     async with _client(server) as client:
-        made.set_result(client)
+        client_future.set_result(client)
         await end.wait()
 
 

@@ -8,10 +8,12 @@ from typing import Any, NotRequired, TypedDict
 
 from wtb.authoring.context.node_context import current_context
 from wtb.core.errors import InputError
+from wtb.core.mappings import Arguments
+from wtb.core.values import Json
 from wtb.integrations.models.recording import record_calls
 from wtb.integrations.models.responses import reply
 
-Prompt = str | Sequence[Mapping[str, Any]]
+Prompt = str | Sequence[Mapping[str, Json]]
 MAX_TOKENS = 4096  # Anthropic requires a limit
 
 
@@ -54,7 +56,7 @@ def complete(client: Any, prompt: Prompt, *, model: str | None = None, **options
     )
 
 
-def _known_to(create: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _known_to(create: Callable[..., Any], options: Arguments) -> Arguments:
     """Return options as a client takes them: sampling parameters come and go with versions of the clients."""
     parameters = inspect.signature(create).parameters
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
@@ -71,7 +73,7 @@ def _required_model(client: Any, model: str | None) -> str:
     return model
 
 
-def _messages(prompt: Prompt) -> list[Mapping[str, Any]]:
+def _messages(prompt: Prompt) -> list[Mapping[str, Json]]:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(one) for one in prompt]
 
 
@@ -82,7 +84,7 @@ class _Talk(TypedDict):
     system: NotRequired[str]
 
 
-def _split_system(messages: Sequence[Mapping[str, Any]]) -> _Talk:
+def _split_system(messages: Sequence[Mapping[str, Json]]) -> _Talk:
     """Anthropic takes what the system says apart from the talk."""
     system = [str(one.get("content")) for one in messages if one.get("role") == "system"]
     talk: _Talk = {"messages": [one for one in messages if one.get("role") != "system"]}
@@ -100,7 +102,7 @@ def _text(client: Any, answer: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _call_function(client: Any, prompt: Prompt, model: str | None, options: Mapping[str, Any]) -> str:
+def _call_function(client: Any, prompt: Prompt, model: str | None, options: Arguments) -> str:
     found = client(prompt, **({"model": model} if model else {}), **options)
     if isinstance(found, str):
         return found

@@ -17,6 +17,7 @@ from wtb.authoring.context.usage import Usage
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError
 from wtb.core.failures import Failure
+from wtb.core.mappings import Arguments
 from wtb.core.serialization.plain_json import storable
 from wtb.integrations.models.responses import Reply, is_left_out, reply, request_of
 from wtb.integrations.models.streams import Watched, WatchedManager, WatchedResponse
@@ -155,10 +156,10 @@ class _Recorded:
 
 def _record_copies(make: Callable[..., Any], prices: Prices) -> Callable[..., Any]:
     @wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
+    def record(*args: Any, **kwargs: Any) -> Any:
         return record_calls(make(*args, **kwargs), prices=prices)
 
-    return made
+    return record
 
 
 def _record(method: Callable[..., Any], raw: bool, tariff: _Tariff, path: Path) -> Callable[..., Any]:
@@ -221,7 +222,7 @@ def _raw_reply(answer: Any) -> Reply:
     return reply(parse())
 
 
-def _can_add_usage(method: Callable[..., Any], path: Path, options: Mapping[str, Any], url: str | None) -> bool:
+def _can_add_usage(method: Callable[..., Any], path: Path, options: Arguments, url: str | None) -> bool:
     """Return whether a streamed completion of OpenAI has to be asked for its usage, and its server takes that."""
     if path[-1] != "completions" or not (options.get("stream") is True or method.__name__ == "stream"):
         return False
@@ -238,7 +239,7 @@ class _Call:
     """A call that has started. adds_usage: WTB asks the server for the usage of a stream."""
 
     context: Context
-    options: Mapping[str, Any]
+    options: Arguments
     tariff: _Tariff
     adds_usage: bool = False
     clock: float = field(default_factory=time.perf_counter)
@@ -248,7 +249,7 @@ class _Call:
     def streamed(self) -> bool:
         return self.options.get("stream") is True
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> Arguments:
         """Return the options as they are sent."""
         return {**self.options, "stream_options": {"include_usage": True}} if self.adds_usage else dict(self.options)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from wtb.authoring.context.usage import Usage, reported_usage
 from wtb.core.classes.frozen import frozen
+from wtb.core.mappings import Arguments
 from wtb.core.serialization.plain_json import storable
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def plain(thing: Any, depth: int = 0) -> Any:
     return storable(str(thing), 1000)
 
 
-def request_of(options: Mapping[str, Any]) -> Any:
+def request_of(options: Arguments) -> Any:
     """The request of a call, for the record: its messages, or a dict of all options, without headers and keys."""
     request: dict[str, JsonValue] = {}
     body = options.get("extra_body")  # which the clients send beside the options that they know

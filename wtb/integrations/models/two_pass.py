@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from wtb.authoring.context.node_context import Context, current_context
 from wtb.core.errors import InputError
+from wtb.core.mappings import Params, State
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import readable
 from wtb.integrations.models.ask import complete
@@ -29,7 +30,7 @@ _OF_LANGGRAPH: Final = ("config", "runtime", "store", "writer", "previous")  # w
 _BY_POSITION: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _kept(state: Any, response: str, ctx: Context | None) -> dict[str, Any]:
+def _kept(state: Any, response: str, ctx: Context | None) -> State:
     return {"response": response}
 
 
@@ -104,7 +105,7 @@ class ActionNode:
             return self._later(state, ctx, prompt)
         return self._confirm(state, ctx, prompt)
 
-    def _prompt(self, state: Any, around: Any, ctx: Context | None, params: Mapping[str, Any]) -> Any:
+    def _prompt(self, state: Any, around: Any, ctx: Context | None, params: Params) -> Any:
         """Run the first pass."""
         if self._second is None or self._second in params:  # LangGraph passes what is its own by name
             return self.instructions(state, **params)

@@ -14,7 +14,7 @@ from wtb.core.errors import InputError
 from wtb.core.serialization.plain_json import iso
 from wtb.operations.auditing import audited, note
 from wtb.operations.context import Context
-from wtb.operations.registry import id_of_command
+from wtb.operations.registry import id_of_spelling
 from wtb.store.access import audit as store
 from wtb.store.access.audit import BEFORE_ALL, Head, hash_of, is_signed, signature_of
 from wtb.store.database import Database
@@ -50,7 +50,7 @@ def list_audit(
         A document for each.
     """
     after = None if since is None else since.timestamp()
-    operation = None if command is None else id_of_command(command) or command
+    operation = None if command is None else id_of_spelling(command) or command
     found = store.calls(
         context.database, by=by, operation=operation, token=token, since=after, before=before, limit=limit
     )

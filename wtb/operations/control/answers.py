@@ -11,6 +11,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import AnyText
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, StateError, did_you_mean
+from wtb.core.mappings import State
 from wtb.core.questions import ACTIONS, Answer, GivenAction, how_to_answer, ways
 from wtb.core.serialization.codec import encode
 from wtb.core.serialization.plain_json import storable
@@ -86,7 +87,7 @@ def answer(
     choice: str | None = None,
     feedback: AnyText | None = None,
     value: Any = ...,
-    set: Mapping[str, Any] | None = None,
+    set: State | None = None,
     written: Mapping[str, str] | None = None,
     bound: Bound | None = None,
     run: RunHere | None = None,
@@ -156,7 +157,7 @@ def _record(
     context: Context,
     row: ListedQuestion,
     reply: _Reply,
-    set: Mapping[str, Any],
+    set: State,
     written: Mapping[str, str] | None = None,
     bound: Bound | None = None,
 ) -> Answered:

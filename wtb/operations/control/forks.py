@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from wtb.authoring.graph import queue_of, reachable, successors
 from wtb.config.field_types import is_import_path
@@ -13,6 +12,7 @@ from wtb.core.arguments.kinds import Reason
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError, meant_or_known, quoted_names
 from wtb.core.factors.file_levels import texts_of
+from wtb.core.mappings import State
 from wtb.core.tree.grouping import agreed
 from wtb.execution.runtime.fork_run import is_being_run
 from wtb.operations.auditing import audited
@@ -64,7 +64,7 @@ def fork(
     ref: str,
     at: str | None = None,
     *,
-    set: Mapping[str, Any] | None = None,
+    set: State | None = None,
     written: Mapping[str, str] | None = None,
     variants: Mapping[str, Variant] | None = None,
     texts: Mapping[str, str] | None = None,
@@ -140,7 +140,7 @@ def add_fork(
     *,
     bound: Bound,
     at: str | None = None,
-    set: Mapping[str, Any] | None = None,
+    set: State | None = None,
     written: Mapping[str, str] | None = None,
     variants: Mapping[str, Variant] | None = None,
     reason: Reason | None = None,
@@ -161,16 +161,16 @@ def add_fork(
     changes = checked_changes(bound, set or {}, written)
     check_reach(database, bound, target.id, changes)
     chosen = _chosen(database, origin)
-    names, made = _read(bound, with_changed_levels(bound, variants or {}, chosen))
-    choices = _choices(origin, bound, target, names, made, chosen)
-    if made:
+    names, new_variants = _read(bound, with_changed_levels(bound, variants or {}, chosen))
+    choices = _choices(origin, bound, target, names, new_variants, chosen)
+    if new_variants:
         _check_nobody_runs(database, origin)
-        bound = with_fork_variants(bound, {node: [ref] for node, ref in made.items()}, context.code)
-    documents = {node: ref.model_dump(mode="json") for node, ref in made.items()}
+        bound = with_fork_variants(bound, {node: [ref] for node, ref in new_variants.items()}, context.code)
+    documents = {node: ref.model_dump(mode="json") for node, ref in new_variants.items()}
     new = NewFork(
         target.id,
         choices=choices,
-        made=documents,
+        new_variants=documents,
         texts=texts_of(documents, bound.spec.texts),
         changes=changes,
         queue=queue_of(bound.workflow, target.next),
@@ -195,12 +195,12 @@ def _read(bound: Bound, variants: Mapping[str, Variant]) -> tuple[dict[str, str]
     }
     names = {node: form for node, form in variants.items() if isinstance(form, str)}
     known = {node: [*bound.spec.fork_variants.get(node, ()), *_listed(bound, node)] for node in refs}
-    made = {
+    new_variants = {
         node: ref
         for node, ref in refs.items()
         if not (node in nodes and ref.name in nodes[node].variants and (ref.is_own or ref in known[node]))
     }
-    return {**names, **{node: ref.name for node, ref in refs.items()}}, made
+    return {**names, **{node: ref.name for node, ref in refs.items()}}, new_variants
 
 
 def _listed(bound: Bound, node: str) -> Sequence[VariantRef]:
@@ -231,12 +231,12 @@ def _choices(
     bound: Bound,
     target: NamedCheckpoint,
     variants: Mapping[str, str],
-    made: Container[str],
+    new_variants: Container[str],
     chosen: Sequence[Mapping[str, str]],
 ) -> dict[str, str]:
     """The variants of a fork: its origin's, where all its cells agree, and those that are asked for.
 
-    made: the nodes for which a variant is made. chosen: what the origin's cells choose.
+    new_variants: the nodes for which a variant is made. chosen: what the origin's cells choose.
     """
     nodes = bound.workflow.nodes
     following = reachable(successors(bound.workflow), target.next) & nodes.keys()
@@ -244,7 +244,7 @@ def _choices(
     for node, variant in variants.items():
         if node not in nodes:
             problems.append(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}")
-        elif variant not in nodes[node].variants and node not in made:
+        elif variant not in nodes[node].variants and node not in new_variants:
             known = meant_or_known(variant, nodes[node].variants)
             problems.append(f"node {node!r} has no variant {variant!r}{known}")
         elif node not in following:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wtb.config.yaml_reader import MAX_BYTES, parse
 from wtb.core.errors import InputError, StateError, describe, did_you_mean
+from wtb.core.mappings import State
 from wtb.core.tree.checkpoints import is_hidden, shown
 from wtb.core.values import Value
 from wtb.store.read.queries import checkpoint_states
@@ -51,9 +52,7 @@ def parse_changes(texts: Sequence[str]) -> dict[str, Any]:
     return changes
 
 
-def checked_changes(
-    bound: Bound, changes: Mapping[str, Any], written: Mapping[str, str] | None = None
-) -> dict[str, Value]:
+def checked_changes(bound: Bound, changes: State, written: Mapping[str, str] | None = None) -> dict[str, Value]:
     """Check values that a person gives to keys of the state.
 
     Args:
@@ -124,7 +123,7 @@ def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, nam
         raise InputError(*problems)
 
 
-def coerce_values(schema: Schema, values: Mapping[str, Any], written: Mapping[str, str]) -> dict[str, Any]:
+def coerce_values(schema: Schema, values: State, written: Mapping[str, str]) -> dict[str, Any]:
     """Convert values that were typed to the types of their keys.
 
     Args:

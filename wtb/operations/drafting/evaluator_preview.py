@@ -13,6 +13,7 @@ from wtb.authoring.evaluation.library.meanings import embedding_similarity
 from wtb.core.arguments.checking import checked
 from wtb.core.documents.workflows.new_sweeps import EvaluatorPreviewDocument, PreviewScore
 from wtb.core.errors import InputError
+from wtb.core.mappings import State
 from wtb.core.scoring.measure import Score
 from wtb.operations.context import Context
 from wtb.planning.factors.parameter_files import check_no_files
@@ -32,10 +33,10 @@ class _OnWorkers(InputError):
 def preview_evaluator(
     context: Context,
     evaluator: str | Mapping[str, Any],
-    state: Mapping[str, Any],
+    state: State,
     *,
     expected: Any = None,
-    input: Mapping[str, Any] | None = None,
+    input: State | None = None,
 ) -> EvaluatorPreviewDocument:
     """Score an output with a built-in evaluator.
 
@@ -62,10 +63,10 @@ def preview_evaluator(
     if ref.name == embedding_similarity.__name__:
         return _untried(ref.name, _MODEL)
     try:
-        made = make_evaluator(ref.name, ref.options, _resolve)
+        resolved = make_evaluator(ref.name, ref.options, _resolve)
     except _OnWorkers as error:
         return _untried(ref.name, error.problems[0])
-    return _tried(made, ScoredCase("preview", dict(input or {}), expected), CellResult(dict(state)))
+    return _tried(resolved, ScoredCase("preview", dict(input or {}), expected), CellResult(dict(state)))
 
 
 def _resolve(path: str) -> Any:
@@ -77,21 +78,21 @@ def _untried(name: str, reason: str) -> EvaluatorPreviewDocument:
     return {"evaluator": name, "runs": "workers", "reason": reason, "needs_expected": False, "scores": []}
 
 
-def _tried(made: Evaluator, case: ScoredCase, result: CellResult) -> EvaluatorPreviewDocument:
-    wrong = None if case.expected is None else made.problem(case.expected)
+def _tried(evaluator: Evaluator, case: ScoredCase, result: CellResult) -> EvaluatorPreviewDocument:
+    wrong = None if case.expected is None else evaluator.problem(case.expected)
     if wrong is not None:
         raise InputError(wrong, argument="expected")
     searchers = regex_search.Searchers()
     try:
         with regex_search.apart(searchers):
-            scores = score_now(made, case, result, SEARCH_S)
+            scores = score_now(evaluator, case, result, SEARCH_S)
     finally:
         searchers.close()
     return {
-        "evaluator": made.name,
+        "evaluator": evaluator.name,
         "runs": "here",
         "reason": None,
-        "needs_expected": made.lacks_expected(case.expected),
+        "needs_expected": evaluator.lacks_expected(case.expected),
         "scores": [_score(one) for one in scores],
     }
 

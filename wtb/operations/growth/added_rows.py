@@ -212,15 +212,15 @@ def _named(sweep: SweepRow, node: str, form: Variant) -> Variant:
     listed = sweep.spec["vary"].get(node, "all")
     present = [] if isinstance(listed, str) else listed
     of_forks = sweep.spec.get("fork_variants", {}).get(node, ())
-    made = form = derived(form, of_forks)
+    variant = form = derived(form, of_forks)
     if isinstance(form, str) and is_import_path(form):
-        made = {"name": variant_name(form), "with": form}
-    if isinstance(made, Mapping):
-        if any(one["name"] == made.get("name") and one != made for one in of_forks):
+        variant = {"name": variant_name(form), "with": form}
+    if isinstance(variant, Mapping):
+        if any(one["name"] == variant.get("name") and one != variant for one in of_forks):
             raise InputError(
-                f"a fork has another variant {made['name']!r} of node {node!r}: give this one another name"
+                f"a fork has another variant {variant['name']!r} of node {node!r}: give this one another name"
             )
-        return str(made["name"]) if made in present else form
+        return str(variant["name"]) if variant in present else form
     if form in [one["name"] for one in present]:
         return form
     return next((one for one in of_forks if one["name"] == form), form)

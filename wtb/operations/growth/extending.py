@@ -14,6 +14,7 @@ from wtb.core.errors import ConflictError, InputError
 from wtb.core.tree.combinations import in_words
 from wtb.core.tree.stored_code import keeping_written
 from wtb.core.tree.stored_spec import StoredExtension, stored_evaluators
+from wtb.core.values import Json
 from wtb.execution.runtime.code_drift import accept_tools
 from wtb.execution.runtime.sweep_run import Ended, take_over
 from wtb.operations.archive.renamed_copies import renamed_copy
@@ -71,7 +72,7 @@ def plan_extension(
     context: Context,
     ref: str,
     *,
-    cases: Sequence[Any] | Mapping[str, Any] | None = None,
+    cases: Sequence[Any] | Mapping[str, Json] | None = None,
     columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
@@ -124,7 +125,7 @@ def extend(
     context: Context,
     ref: str,
     *,
-    cases: Sequence[Any] | Mapping[str, Any] | None = None,
+    cases: Sequence[Any] | Mapping[str, Json] | None = None,
     columns: Mapping[str, Any] | None = None,
     repeats: Count | None = None,
     vary: Mapping[str, Sequence[Any]] | None = None,
@@ -289,7 +290,7 @@ def _extension(context: Context, draft: Draft, reason: Reason | None, changed: S
     )
 
 
-def _event(planned: PlannedExtension, before: int, by: str, reason: str | None) -> dict[str, Any]:
+def _event(planned: PlannedExtension, before: int, by: str, reason: str | None) -> dict[str, Json]:
     return {
         "cases": planned.cases,
         "combinations": [in_words(choices) for choices in planned.combinations[:100]],

@@ -10,6 +10,7 @@ from wtb.core.errors import ConflictError, InputError, meant_or_known
 from wtb.core.texts import plural
 from wtb.core.tree.added_rows import additions
 from wtb.core.tree.combinations import in_words
+from wtb.core.values import Json
 from wtb.operations.archive.renamed_copies import check_copied
 from wtb.operations.context import Context
 from wtb.operations.control.pools import check_no_pool
@@ -117,7 +118,7 @@ class Asked:
         restarts: Whether stopped combinations are to run again.
     """
 
-    cases: Sequence[Any] | Mapping[str, Any] | None = None
+    cases: Sequence[Any] | Mapping[str, Json] | None = None
     columns: Mapping[str, Any] | None = None
     repeats: int | None = None
     vary: Mapping[str, Sequence[Any]] | None = None

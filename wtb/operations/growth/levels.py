@@ -122,8 +122,8 @@ def _submitted_vary(sweep: SweepRow, present: Bound) -> dict[str, list[Any]]:
 def _names(bound: Sequence[str], forms: Sequence[Variant]) -> list[str]:
     """Return the names of variants; those that are not named by their form are the last of the node, in order."""
     named = [form for form in forms if isinstance(form, str) and form in bound]
-    made = iter(bound[len(bound) - (len(forms) - len(named)) :])
-    return [form if isinstance(form, str) and form in named else next(made) for form in forms]
+    added_names = iter(bound[len(bound) - (len(forms) - len(named)) :])
+    return [form if isinstance(form, str) and form in named else next(added_names) for form in forms]
 
 
 def changed_code(

@@ -13,6 +13,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Interval, Seconds
 from wtb.core.documents.administration import OneSessionDocument
 from wtb.core.documents.plan import PlanDocument
+from wtb.core.mappings import SweepKeys
 from wtb.core.tree.checkpoint_store import CheckpointStore
 from wtb.operations.administration.sessions import change_session, create_session
 from wtb.operations.checkpoints import DatabaseCheckpoints
@@ -30,12 +31,12 @@ from wtb.operations.handles.subscription import Callback, Subscription
 from wtb.operations.handles.sweep import SweepHandle
 from wtb.operations.inspection.following import EventsFromNow
 from wtb.operations.inspection.sweeps import locate_execution, locate_sweep
-from wtb.operations.results.baselines import BaselineSet, set_baseline
+from wtb.operations.results.baselines import BaselineSet, repeat_baseline, set_baseline
 from wtb.operations.results.comparing import Regression, regress
 from wtb.operations.running import submitting
 from wtb.operations.running.background import run_in_background
 from wtb.operations.running.local import run
-from wtb.operations.running.planning import plan
+from wtb.operations.running.planning import plan, run_pilot
 from wtb.operations.running.preparing import prepare_file
 from wtb.operations.running.published import plan_published, start_published, submit_published, sweep_to_send
 from wtb.operations.running.submitting import Submitted
@@ -96,7 +97,7 @@ class Bench(BenchMethods):
     @documented_by(plan)
     def plan(
         self,
-        sweep: Sweep | str | Path | Mapping[str, Any],
+        sweep: Sweep | str | Path | SweepKeys,
         *,
         published: bool = False,
         limit: int | None = None,
@@ -119,6 +120,8 @@ class Bench(BenchMethods):
             choices: Only combinations that choose these variants by node.
             final: The cases that `holdout` keeps for the end, in place of the others.
             max_cells: How many cells it may have, in place of the cap.
+            pilot: Run so many of its cases, drawn with its seed, as a sweep of its own, and estimate the cost of all.
+            progress: Called several times a second with how far the pilot is.
 
         Returns:
             The document, as `wtb plan --format json` prints it.
@@ -130,7 +133,9 @@ class Bench(BenchMethods):
             return self.backend.call(plan_published, keys=_keys(sweep), part=_part(only), max_cells=max_cells)
         assert not isinstance(sweep, Mapping), "keys are of a published workflow"
         prepared = self._prepared(sweep, only, max_cells)
-        return self.backend.call(plan, prepared, pilot=pilot, progress=reporter(progress)).document
+        if pilot is None:
+            return self.backend.call(plan, prepared).document
+        return self.backend.call(run_pilot, prepared, pilot=pilot, progress=reporter(progress)).document
 
     @documented_by(run)
     def run(
@@ -222,7 +227,7 @@ class Bench(BenchMethods):
     @documented_by(submitting.submit)
     def submit(
         self,
-        sweep: Sweep | str | Path | Mapping[str, Any],
+        sweep: Sweep | str | Path | SweepKeys,
         *,
         published: bool = False,
         limit: int | None = None,
@@ -483,11 +488,22 @@ class Bench(BenchMethods):
         ref: str,
         *,
         anyway: bool = False,
-        repeat: int = 0,
+        repeat: int | None = None,
         progress: ProgressCallback | None = None,
     ) -> BaselineSet:
-        """Make a finished sweep the baseline of a name in its session. It is kept while it is one."""
-        return self.backend.call(set_baseline, name, ref, anyway=anyway, repeat=repeat, progress=reporter(progress))
+        """Make a finished sweep the baseline of a name in its session. It is kept while it is one.
+
+        Args:
+            repeat: Run it so many more times first, to measure its noise.
+            progress: Called several times a second with how far a repeat is.
+
+        Returns:
+            Which sweep is the baseline now, and which was it before; or a repeat that did not come to its end.
+        """
+        if repeat is None:
+            return self.backend.call(set_baseline, name, ref, anyway=anyway)
+        show = reporter(progress)
+        return self.backend.call(repeat_baseline, name, ref, repeat=repeat, anyway=anyway, progress=show)
 
     @documented_by(create_session)
     def create_session(
@@ -624,7 +640,7 @@ def submit(
     return bench._handle(bench.backend.call(submitting.submit, prepared, priority=priority, anyway=anyway))
 
 
-def _keys(sweep: Sweep | str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
+def _keys(sweep: Sweep | str | Path | SweepKeys) -> SweepKeys:
     """Return the keys of a sweep as they are sent, with its cases. Raises InputError."""
     if isinstance(sweep, Mapping):
         return sweep

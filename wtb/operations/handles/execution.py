@@ -8,6 +8,7 @@ from typing import Any, Self, cast
 from wtb.authoring.workflow import Workflow
 from wtb.core.documents.executions import ExecutionDocument
 from wtb.core.documents.lineage import DiffDocument, FileChangesDocument
+from wtb.core.mappings import State
 from wtb.core.serialization.codec import decode
 from wtb.core.tree.checkpoints import shown
 from wtb.core.tree.history import ExecutionHistory
@@ -217,7 +218,7 @@ class ExecutionHandle(ExecutionMethods, TargetHandle):
     @documented_by(resume)
     def resume(
         self,
-        set: Mapping[str, Any] | None = None,
+        set: State | None = None,
         *,
         limits: Limits | None = None,
         allow_code_change: bool = False,
@@ -257,7 +258,7 @@ class ExecutionHandle(ExecutionMethods, TargetHandle):
         choice: str | None = None,
         feedback: str | None = None,
         value: Any = ...,
-        set: Mapping[str, Any] | None = None,
+        set: State | None = None,
     ) -> Self:
         """Answer the question that it waits for, the oldest first; it continues.
 
@@ -304,7 +305,7 @@ class ExecutionHandle(ExecutionMethods, TargetHandle):
         self,
         at: str | None = None,
         *,
-        set: Mapping[str, Any] | None = None,
+        set: State | None = None,
         variants: Mapping[str, Variant] | None = None,
         reason: str | None = None,
         run: bool = False,

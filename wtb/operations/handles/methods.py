@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
+from wtb.core.mappings import Arguments
 from wtb.operations.context import Backend, Context
 from wtb.operations.handles.documentation import documented_by, returns_of
 
@@ -82,7 +83,7 @@ def target_method(operation: Callable[..., Any], convert: Callable[[Any], Any] |
     return _described(call, operation, convert, implied=2)
 
 
-def _by_name(call: Callable[..., Any], self: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _by_name(call: Callable[..., Any], self: object, args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
     """Return the arguments of a method by name. Raises TypeError."""
     arguments = dict(inspect.signature(call).bind(self, *args, **kwargs).arguments)
     del arguments["self"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from wtb.authoring.workflow import Workflow
 from wtb.core.documents.questions import QuestionDocument
 from wtb.core.errors import InputError
+from wtb.core.mappings import State
 from wtb.operations.context import Backend, Context
 from wtb.operations.control.answers import Answered, answer
 from wtb.operations.control.questions import Questions, find_question, find_questions
@@ -63,7 +63,7 @@ class QuestionHandle:
         choice: str | None = None,
         feedback: str | None = None,
         value: Any = ...,
-        set: Mapping[str, Any] | None = None,
+        set: State | None = None,
         run: bool = True,
     ) -> Answered:
         """Answer it, for all executions that wait for it; they continue where their sweep runs.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.documents.common import CELL_STATUSES, ApprovalMode, CellCounts
 from wtb.core.documents.executions import ExecutionHeading
 from wtb.core.documents.questions import GivenAnswer, QuestionDocument
 from wtb.core.documents.sweeps import RunDocument, SweepDocument, SweepStanding
+from wtb.core.values import Json
 from wtb.execution.state import Progress as RunProgress
 
 T = TypeVar("T")
@@ -142,7 +143,7 @@ class RunRecord:
     error: str | None
     workflow: str
     workflow_version: str | None
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, Json]
     project: str | None
     session: str
     created_at: datetime

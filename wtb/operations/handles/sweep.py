@@ -35,7 +35,7 @@ from wtb.operations.housekeeping.delete import delete, preview_delete
 from wtb.operations.inspection.sweeps import Cells, cells, locate_sweep
 from wtb.operations.outputs.commenting import add_comment, delete_comment, list_comments
 from wtb.operations.outputs.side_by_side import outputs, read_value
-from wtb.operations.results.baselines import BaselineSet, set_baseline
+from wtb.operations.results.baselines import BaselineSet, repeat_baseline, set_baseline
 from wtb.operations.results.comparing import compare, compare_rows
 from wtb.operations.results.judging import check_judge
 from wtb.operations.results.labelling import (
@@ -441,10 +441,21 @@ class SweepHandle(SweepMethods, TargetHandle):
 
     @documented_by(set_baseline)
     def set_baseline(
-        self, name: str, *, anyway: bool = False, repeat: int = 0, progress: ProgressCallback | None = None
+        self, name: str, *, anyway: bool = False, repeat: int | None = None, progress: ProgressCallback | None = None
     ) -> BaselineSet:
-        """Make it the baseline of a name in its session. It is kept while it is one."""
-        return self.backend.call(set_baseline, name, self.id, anyway=anyway, repeat=repeat, progress=reporter(progress))
+        """Make it the baseline of a name in its session. It is kept while it is one.
+
+        Args:
+            repeat: Run it so many more times first, to measure its noise.
+            progress: Called several times a second with how far a repeat is.
+
+        Returns:
+            Which sweep is the baseline now, and which was it before; or a repeat that did not come to its end.
+        """
+        if repeat is None:
+            return self.backend.call(set_baseline, name, self.id, anyway=anyway)
+        show = reporter(progress)
+        return self.backend.call(repeat_baseline, name, self.id, repeat=repeat, anyway=anyway, progress=show)
 
     def _repr_html_(self) -> str:
         """The matrix with its intervals, for notebooks."""

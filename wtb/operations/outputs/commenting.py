@@ -57,8 +57,8 @@ def add_comment(
     check_no_pool(database, sweep, "commented on")
     cell = _cell(database, sweep.id, case, row, repeat)
     redacted = storable(redactor_of(sweep.spec.get("redact")).text(text), MOST_COMMENT)
-    made = comments.write_comment(database, sweep.id, cell, by=_author(context), text=redacted)
-    return _shown(made)
+    comment = comments.write_comment(database, sweep.id, cell, by=_author(context), text=redacted)
+    return _shown(comment)
 
 
 @checked

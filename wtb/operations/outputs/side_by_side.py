@@ -306,14 +306,14 @@ class _Sight:
             is_priced = priced[cell.combination]
             made_cell = cell_outputs(cell, self.keys, values.get, scores.get(place, {}), is_priced=is_priced)
             by_place[place] = {**made_cell, "comments": comments[place]} if place in comments else made_cell
-        made = {number: _case_values(self._sweep.id, row, values) for number, row in rows.items()}
+        case_values = {number: _case_values(self._sweep.id, row, values) for number, row in rows.items()}
         return [
             {
                 "case": rows[number].id,
                 "repeat": repeat,
                 "tags": list(rows[number].tags or ()),
-                "input": made[number][0],
-                "expected": made[number][1],
+                "input": case_values[number][0],
+                "expected": case_values[number][1],
                 "cells": [by_place.get((number, repeat, row)) for row in self.columns],
             }
             for number, repeat in places
@@ -336,10 +336,10 @@ class _Values:
 
     def get(self, digest: str, path: Callable[[], str]) -> OutputValue:
         """Return a value by its digest; `path` makes the path to the whole of it."""
-        made = self._made.get(digest)
-        if made is None:
-            made = self._made[digest] = output_value(self._beginnings[digest], "")
-        return {**made, "whole": path()} if made["cut"] else made
+        value = self._made.get(digest)
+        if value is None:
+            value = self._made[digest] = output_value(self._beginnings[digest], "")
+        return {**value, "whole": path()} if value["cut"] else value
 
 
 def _case_values(sweep_id: str, case: CaseRow, values: _Values) -> tuple[dict[str, OutputValue], OutputValue | None]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from wtb.authoring.policies.cedar import Decision
 from wtb.core.errors import AccessDenied, InputError
+from wtb.core.mappings import Arguments
 from wtb.core.values import Json
 from wtb.operations.policy.engine import find_policies
 from wtb.operations.policy.vocabulary import CALL_TOOL, Asked, Fact, action_of
@@ -23,7 +24,7 @@ from wtb.store.tables.sweeps import SweepRow
 _ANSWER = "questions.answer"  # all answers are evaluated as this action
 
 
-def authorize(database: Database, by: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def authorize(database: Database, by: str, function: Callable[..., Any], given: Arguments) -> None:
     """Ask policies whether somebody may carry out an operation; without policies everybody may.
 
     Args:
@@ -71,7 +72,7 @@ def _record(database: Database, sweep: SweepRow, asked: Asked, decision: Decisio
 
 
 def _questions(
-    database: Database, by: str, name: str, effect: Effect, given: Mapping[str, Any]
+    database: Database, by: str, name: str, effect: Effect, given: Arguments
 ) -> Iterator[tuple[Asked, SweepRow | None]]:
     """What policies are asked, with the sweep that it is about, if there is one."""
     prepared = given.get("prepared")
@@ -102,9 +103,7 @@ def _submission(by: str, name: str, prepared: Prepared) -> Iterator[Asked]:
         yield Asked(CALL_TOOL, by, "Tool", tool, facts)
 
 
-def _answers(
-    database: Database, by: str, name: str, given: Mapping[str, Any]
-) -> Iterator[tuple[Asked, SweepRow | None]]:
+def _answers(database: Database, by: str, name: str, given: Arguments) -> Iterator[tuple[Asked, SweepRow | None]]:
     """One for each sweep and node whose questions are answered."""
     if name == _ANSWER:
         asked, action = _asked(database, str(given["ref"])), given.get("action") or "approve"
@@ -130,7 +129,7 @@ def _asked(database: Database, ref: str) -> list[tuple[str, str | None]]:
     return [(row.sweep_id, row.node)]
 
 
-def _sweep_of(database: Database, given: Mapping[str, Any]) -> SweepRow | None:
+def _sweep_of(database: Database, given: Arguments) -> SweepRow | None:
     """The sweep that an operation acts on; None where it names none, or the operation will say that there is none."""
     ref = given.get("ref")
     if not isinstance(ref, str):

@@ -10,14 +10,15 @@ from typing import Literal
 from wtb.authoring.policies.recorded import CALL, CONNECT, NODE_ACTIONS, START, WRITE
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import meant_or_known
-from wtb.operations.registry import OPERATIONS, Operation, id_of_command
+from wtb.operations.registry import OPERATIONS, Operation, id_of_spelling
 
 CALL_TOOL = "call tool"  # an action that is no operation: a workflow that has a tool is submitted
 
-# What is called by itself although it is no operation, and the operation that it stands for.
+# Functions that are evaluated as another operation: parts of one, and what does the same as one and more.
 _STANDS_FOR = {
     "running.local:begin": "running.local:run",  # in Python
     "inspection.columns:cell_columns": "inspection.sweeps:cells",  # in pages
+    "results.baselines:repeat_baseline": "results.baselines:set_baseline",  # a policy about one is about both
 }
 
 Resource = Literal["Database", "Sweep", "Workflow", "Tool", "File", "Host", "Program"]
@@ -104,7 +105,7 @@ def why_unknown(action: str) -> str | None:
     """Return the reason why no policy can name an action, with the one to name instead; None for a known action."""
     if action in known_actions():
         return None
-    id = id_of_command(action) or action
+    id = id_of_spelling(action) or action
     if id not in OPERATIONS:
         return f"there is no action {action!r}{meant_or_known(action, known_actions())}"
     evaluated_as = actions()[OPERATIONS[id].path]

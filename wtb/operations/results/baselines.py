@@ -36,7 +36,7 @@ class BaselineResult(BaselineDocument):
 
 @frozen
 class BaselineSet:
-    """What `set_baseline` did.
+    """What `set_baseline` or `repeat_baseline` did.
 
     Attributes:
         sweep: The id of the sweep that is the baseline now.
@@ -69,42 +69,66 @@ def _find_finished(context: Context, ref: str, anyway: bool) -> SweepTarget:
 
 @checked
 @audited
-def set_baseline(
-    context: Context,
-    name: str,
-    ref: str,
-    *,
-    anyway: bool = False,
-    repeat: Annotated[int, Number(0, 100, whole=True)] = 0,
-    progress: ShowProgress | None = None,
-) -> BaselineSet:
+def set_baseline(context: Context, name: str, ref: str, *, anyway: bool = False) -> BaselineSet:
     """Give a finished sweep a name in its session. The sweep is kept while it has one.
 
-    It is the fixed reference of the nights that follow, too, which `regress` with `update` leaves where it is.
+    It is the fixed reference of the nights that follow, too, which `regress` with `update` leaves where it is. What
+    repeats measured for the same baseline is kept.
 
     Args:
         context: Where it is.
         name: The baseline's name; another sweep that has it loses it.
         ref: A sweep: its id, the beginning of it, or its name.
         anyway: Although it is not at its end.
-        repeat: Run it so many more times, to measure noise; else what was measured for the same baseline is kept.
-        progress: Called several times a second with how far a repeat is.
 
     Returns:
-        Which sweep is the baseline now, and which was it before; or a repeat that did not come to its end.
+        Which sweep is the baseline now, and which was it before.
 
     Raises:
         InputError: If there is no such sweep, or a baseline cannot be called so.
         ConflictError: If it is not at its end, or is being deleted.
     """
     store.check_name(name)
+    return _set(context, name, _find_finished(context, ref, anyway))
+
+
+@checked
+@audited
+def repeat_baseline(
+    context: Context,
+    name: str,
+    ref: str,
+    *,
+    repeat: Annotated[int, Number(1, 100, whole=True)],
+    anyway: bool = False,
+    progress: ShowProgress | None = None,
+) -> BaselineSet:
+    """Run a finished sweep again to measure its noise, and give it a name in its session, as `set_baseline` does.
+
+    Args:
+        context: Where it is.
+        name: The baseline's name; another sweep that has it loses it.
+        ref: A sweep: its id, the beginning of it, or its name.
+        repeat: Run it so many more times.
+        anyway: Although it is not at its end.
+        progress: Called several times a second with how far a repeat is.
+
+    Returns:
+        Which sweep is the baseline now, and which was it before; or a repeat that did not come to its end.
+
+    Raises:
+        InputError: If there is no such sweep, it cannot be run again, or a baseline cannot be called so.
+        ConflictError: If it is not at its end, or is being deleted.
+    """
+    store.check_name(name)
     sweep = _find_finished(context, ref, anyway)
-    floor = None
-    if repeat:
-        repeats = _repeat(context, sweep.row, repeat, progress)
-        if (last := repeats[-1]).sweep.status != "completed":
-            return BaselineSet(sweep.id, sweep.row.name, unfinished=last)
-        floor = noise_floor(context.database, sweep.row, [ran.sweep.id for ran in repeats])
+    repeats = _repeat(context, sweep.row, repeat, progress)
+    if (last := repeats[-1]).sweep.status != "completed":
+        return BaselineSet(sweep.id, sweep.row.name, unfinished=last)
+    return _set(context, name, sweep, noise_floor(context.database, sweep.row, [ran.sweep.id for ran in repeats]))
+
+
+def _set(context: Context, name: str, sweep: SweepTarget, floor: NoiseFloorDocument | None = None) -> BaselineSet:
     before = store.set_baseline(context.database, name, sweep.id, floor)
     return BaselineSet(sweep.id, sweep.row.name, None if before == sweep.id else before, floor)
 

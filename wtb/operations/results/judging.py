@@ -68,7 +68,7 @@ def check_judge(
     else:
         found = stored_labels(database, sweep.id, chosen)
     if not found:
-        raise InputError(f"nobody has labelled anything for {chosen!r}; `wtb label` asks for labels")
+        raise InputError(f"nobody has labelled anything for {chosen!r}; `wtb label answer` asks for labels")
     _, judge = judge_of(sweep, chosen)
     models = judge.get("model") or ()
     families = sorted({family_of(str(one)) for one in ([models] if isinstance(models, str) else models)})

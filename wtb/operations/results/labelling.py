@@ -178,12 +178,12 @@ def give_label(
         raise InputError(f"case {case!r} has no answer {answer!r}; expected the id of one that was drawn")
     if again:
         _check_not_drawn(asking.given, asking.rater, places)
-    made = [
+    labels = [
         NewLabel(place, repeat, row, asking.rater, label, asking.asked, asking.probability)
         for row, place, repeat in sorted(places)
     ]
-    write_labels(context.database, asking.sweep.id, asking.metric, made)
-    return Labelled(asking.sweep.id, asking.metric, case, answer, asking.rater, label, len(made))
+    write_labels(context.database, asking.sweep.id, asking.metric, labels)
+    return Labelled(asking.sweep.id, asking.metric, case, answer, asking.rater, label, len(labels))
 
 
 @checked
@@ -217,7 +217,7 @@ def import_labels(context: Context, ref: str, labels: AnyPath, *, metric: str | 
     for one in found:
         if not one.drawn:
             _check_not_drawn(given, one.rater, {_place(one)})
-    made = [
+    new_labels = [
         NewLabel(
             one.case,
             one.repeat,
@@ -229,8 +229,8 @@ def import_labels(context: Context, ref: str, labels: AnyPath, *, metric: str | 
         )
         for one in found
     ]
-    write_labels(database, sweep.id, chosen, made)
-    return ImportedLabels(sweep.id, chosen, len(made))
+    write_labels(database, sweep.id, chosen, new_labels)
+    return ImportedLabels(sweep.id, chosen, len(new_labels))
 
 
 @checked

@@ -119,14 +119,14 @@ def score(
     check_no_pool(context.database, sweep, "scored anew")
     check_no_files(evaluate, "evaluate")
     refs = [*read_evaluators(evaluate), *(load_evaluators(file) if file is not None else ())]
-    made = evaluators_of(sweep, refs, load)
+    evaluators = evaluators_of(sweep, refs, load)
     if at_once < 1:
         raise InputError(f"at_once is {at_once}; expected at least 1")
     open_budgets(database, sweep, {}, limits_of_judging(limits))
     runner = identity()
     leases.register(database, runner)  # so that what is left of it can be told from what is in use
     try:
-        return score_by(database, context.workspaces, sweep, made, at_once=at_once, runner_id=runner.id)
+        return score_by(database, context.workspaces, sweep, evaluators, at_once=at_once, runner_id=runner.id)
     finally:
         end_runner(database, runner.id)
 
@@ -147,19 +147,21 @@ def evaluators_of(sweep: SweepRow, refs: Sequence[EvaluatorRef], resolve: Callab
     """
     if not refs:
         raise InputError("nothing to score by: name an evaluator, or a sweep file that has some")
-    made = [(NamedEvaluator(ref.name, ref.options, ""), make_evaluator(ref.name, ref.options, resolve)) for ref in refs]
-    for _, one in made:
+    evaluators = [
+        (NamedEvaluator(ref.name, ref.options, ""), make_evaluator(ref.name, ref.options, resolve)) for ref in refs
+    ]
+    for _, one in evaluators:
         one.check_failure_scores(sweep.spec.get("on_failure"))
         if (problem := one.problem_of_repeats(int(sweep.spec["repeats"]))) is not None:
             raise InputError(problem)
-    return made
+    return evaluators
 
 
 def score_by(
     database: Database,
     workspaces: Workspaces,
     sweep: SweepRow,
-    made: Sequence[Named],
+    evaluators: Sequence[Named],
     *,
     at_once: int | None,
     runner_id: str,
@@ -172,7 +174,7 @@ def score_by(
         database: Where.
         workspaces: Where files are kept.
         sweep: The sweep.
-        made: From `evaluators_of`.
+        evaluators: From `evaluators_of`.
         at_once: How many cells judges are asked about at a time, by threads of this process; None to have one node
             process do all, judges included, as a slot of a worker does.
         runner_id: The runner that does it, which the database knows.
@@ -183,9 +185,9 @@ def score_by(
         Stopped: Once the stop is requested.
     """
     # A judge is no user code, and waits: threads of this process ask many at a time, where processes would be few.
-    asking = [(by, one) for by, one in made if by.name in BY_PATH or one.may_ask_judges]
+    asking = [(by, one) for by, one in evaluators if by.name in BY_PATH or one.may_ask_judges]
     judges = [] if at_once is None else asking
-    own_code = [one for one in made if one not in judges]
+    own_code = [one for one in evaluators if one not in judges]
     # A worker may run nodes of it in the same directory, too.
     own = workspaces.of_project(sweep.project).of_runner(runner_id, sweep.id, runner_id, new_id())
     run, processors = stored_spec(sweep).run, 1 if at_once is None else os.cpu_count() or 1
@@ -202,10 +204,12 @@ def score_by(
     written = left = 0
     try:
         for chunk in _scored(scorers, _tasks(database, sweep.id), stop or Stop()):
-            found = [(row, [one for one in made if one is not None]) for row, made in chunk]
-            left += sum(None in made for _, made in chunk)
+            found = [(row, [one for one in results if one is not None]) for row, results in chunk]
+            left += sum(None in results for _, results in chunk)
             scored = [
-                (row, [redacted_score(one, redactor) for one in chain(*made)]) for row, made in found if any(made)
+                (row, [redacted_score(one, redactor) for one in chain(*results)])
+                for row, results in found
+                if any(results)
             ]
             written += write_scores(database, sweep, scored, also)
     finally:
@@ -216,8 +220,8 @@ def score_by(
         with suppress(OSError):  # its worker runs nodes of the sweep
             own.root.parent.rmdir()
     if not left:
-        written_as = [{by.name: dict(by.options)} for by, _ in made]
-        record_evaluators(database, sweep.id, written_as, evaluator_code(made))
+        written_as = [{by.name: dict(by.options)} for by, _ in evaluators]
+        record_evaluators(database, sweep.id, written_as, evaluator_code(evaluators))
     return Scored(sweep.id, written, left, judging.stop.reason if left else None)
 
 

@@ -6,13 +6,13 @@ import shlex
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from wtb.authoring import graph
 from wtb.config.yaml_reader import Located
 from wtb.core.arguments.checking import checked
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError, InputError
+from wtb.core.mappings import State
 from wtb.core.providers.faults import is_waiting
 from wtb.core.tree.stored_code import RecordedCode
 from wtb.core.tree.stored_spec import Limits, stored_evaluators
@@ -105,7 +105,7 @@ def resume(
     context: Context,
     ref: str,
     *,
-    set: Mapping[str, Any] | None = None,
+    set: State | None = None,
     written: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     allow_code_change: bool = False,

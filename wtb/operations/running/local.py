@@ -109,7 +109,6 @@ def begin(
 
 
 @checked
-@checked
 @audited
 def create(context: Context, prepared: Prepared, *, breakpoints: Sequence[str] = (), until: str | None = None) -> str:
     """Store a single execution that begins when somebody resumes it.

@@ -14,6 +14,7 @@ from wtb.core.scoring.unknown_costs import UnknownCost, cost_warnings
 from wtb.display.matrix.sentences import next_step
 from wtb.display.text.plan import document
 from wtb.execution.runtime.sweep_run import Ended
+from wtb.operations.auditing import audited
 from wtb.operations.context import Context
 from wtb.operations.growth.measured_prices import measured_before, planned_price
 from wtb.operations.growth.planned_time import narrow_places, planned_concurrency
@@ -43,20 +44,12 @@ class Planned:
 
 
 @checked
-def plan(
-    context: Context,
-    prepared: Prepared,
-    *,
-    pilot: Annotated[int, Number(2, MOST, whole=True)] | None = None,
-    progress: ShowProgress | None = None,
-) -> Planned:
-    """Tell what a sweep would run. The database need not be there, unless a pilot runs in it.
+def plan(context: Context, prepared: Prepared) -> Planned:
+    """Show what a sweep would run. The database need not be there.
 
     Args:
         context: Where.
         prepared: The sweep.
-        pilot: Run so many of its cases, drawn with its seed, as a sweep of its own, and estimate what all will cost.
-        progress: Called several times a second with how far the pilot is.
 
     Returns:
         The plan.
@@ -65,6 +58,37 @@ def plan(
         InputError: If its session is not there.
         ConflictError: If its session takes no new sweeps.
     """
+    return _plan(context, prepared, None, None)
+
+
+@checked
+@audited
+def run_pilot(
+    context: Context,
+    prepared: Prepared,
+    *,
+    pilot: Annotated[int, Number(2, MOST, whole=True)],
+    progress: ShowProgress | None = None,
+) -> Planned:
+    """Run a few cases of a sweep, drawn with its seed, as a sweep of its own, and estimate what all will cost.
+
+    Args:
+        context: Where.
+        prepared: The sweep.
+        pilot: How many cases to run.
+        progress: Called several times a second with how far the pilot is.
+
+    Returns:
+        The plan, with what the pilot found.
+
+    Raises:
+        InputError: If its session is not there.
+        ConflictError: If its session takes no new sweeps.
+    """
+    return _plan(context, prepared, pilot, progress)
+
+
+def _plan(context: Context, prepared: Prepared, pilot: int | None, progress: ShowProgress | None) -> Planned:
     database = _existing(context.database)
     _check_session(database, session_name(prepared.bound.spec.session), prepared.bound.spec.project)
     runs = estimate(prepared.bound.workflow, prepared.choices, share=prepared.bound.spec.run.share)

@@ -18,6 +18,7 @@ from wtb.core.arguments.checking import checked
 from wtb.core.arguments.kinds import Count, Number
 from wtb.core.documents.plan import PlanDocument
 from wtb.core.errors import InputError
+from wtb.core.mappings import SweepKeys
 from wtb.core.tree.stored_spec import Limits
 from wtb.operations.auditing import audited
 from wtb.operations.context import Context
@@ -53,7 +54,7 @@ def sweep_to_send(file: Path) -> dict[str, Any]:
     return keys_to_send(spec_of(document), document.data)
 
 
-def keys_to_send(spec: SweepSpec, data: Mapping[str, Any]) -> dict[str, Any]:
+def keys_to_send(spec: SweepSpec, data: SweepKeys) -> dict[str, Any]:
     """Return the keys of a sweep as they are sent, with its cases.
 
     Args:
@@ -74,7 +75,7 @@ def keys_to_send(spec: SweepSpec, data: Mapping[str, Any]) -> dict[str, Any]:
 @checked
 def plan_published(
     context: Context,
-    keys: Mapping[str, Any],
+    keys: SweepKeys,
     *,
     part: Only | None = None,
     max_cells: Count | None = None,
@@ -104,7 +105,7 @@ def plan_published(
 @audited
 def submit_published(
     context: Context,
-    keys: Mapping[str, Any],
+    keys: SweepKeys,
     *,
     part: Only | None = None,
     max_cells: Count | None = None,
@@ -204,7 +205,7 @@ def start_published(
 
 
 def _prepared(
-    context: Context, keys: Mapping[str, Any], part: Only | None, max_cells: int | None, session: str | None
+    context: Context, keys: SweepKeys, part: Only | None, max_cells: int | None, session: str | None
 ) -> Prepared:
     """Check a sweep that was sent. Raises InputError."""
     spec = with_options(parse_spec(with_uploaded_cases(context.database, keys)), session=session or context.session)

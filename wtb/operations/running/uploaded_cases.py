@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from wtb.core.errors import InputError, describe
+from wtb.core.mappings import SweepKeys
+from wtb.core.values import Json
 from wtb.planning.case_files import FILE_KINDS, READERS, Row, TableRow, Wrong
 from wtb.planning.data.case_problems import CaseProblems
 from wtb.store.database import Database
@@ -18,7 +20,7 @@ MOST_CASES = 200_000  # of an upload, whose bytes alone would allow for millions
 _EXPECTED = f"expected a list of cases, or {{upload: SHA-256, name: FILE}} of {FILE_KINDS} that was uploaded"
 
 
-def with_uploaded_cases(database: Database, keys: Mapping[str, Any]) -> dict[str, Any]:
+def with_uploaded_cases(database: Database, keys: SweepKeys) -> SweepKeys:
     """Return the keys of a sweep with its cases as a list, or as a table.
 
     Args:
@@ -38,7 +40,7 @@ def with_uploaded_cases(database: Database, keys: Mapping[str, Any]) -> dict[str
     return {**keys, "cases": rows}
 
 
-def sent_cases(database: Database, cases: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+def sent_cases(database: Database, cases: Sequence[Any] | Mapping[str, Json]) -> list[Any]:
     """Return cases that were sent with a call as a list of them, or of a table alone.
 
     Args:
@@ -54,7 +56,7 @@ def sent_cases(database: Database, cases: Sequence[Any] | Mapping[str, Any]) -> 
 
 
 def write_upload(
-    database: Database, cases: Mapping[str, Any], folder: Path, argument: str = "cases"
+    database: Database, cases: Mapping[str, Json], folder: Path, argument: str = "cases"
 ) -> tuple[Path, str]:
     """Write an upload to a file, and return that and the name that it was sent as.
 
@@ -87,7 +89,7 @@ def write_upload(
     return file, name
 
 
-def _checked(rows: Iterator[Row], file: str, name: str) -> list[Any] | dict[str, Any]:
+def _checked(rows: Iterator[Row], file: str, name: str) -> list[Any] | dict[str, Json]:
     """Return the cases of a file: a list, or a table by its headings and rows.
 
     Raises InputError with places by the name it was sent as, or if there are too many.

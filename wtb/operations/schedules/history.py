@@ -50,8 +50,8 @@ def history(
     """
     database = context.database
     schedule = store.find_schedule(database, name)
-    made = list(reversed(store.fire_rows(database, schedule.id, limit=limit)))
-    sweeps = [_sweep(database, fire) for fire in made]
+    fire_rows = list(reversed(store.fire_rows(database, schedule.id, limit=limit)))
+    sweeps = [_sweep(database, fire) for fire in fire_rows]
     matrices = [None if sweep is None else read_matrix(database, sweep) for sweep in sweeps]
     directions = {name: found["better"] for one in matrices if one for name, found in one["metrics"].items()}
     if metric is None:
@@ -60,10 +60,10 @@ def history(
         raise InputError(
             f"no fire of schedule {schedule.name!r} is scored by {metric!r}{meant_or_known(metric, directions)}"
         )
-    figures = _Figures(database, metric, dict(zip((fire.sweep_id for fire in made), matrices, strict=True)))
+    figures = _Figures(database, metric, dict(zip((fire.sweep_id for fire in fire_rows), matrices, strict=True)))
     fires: list[HistoricFire] = []
     before: SweepRow | None = None
-    for fire, sweep, matrix in zip(made, sweeps, matrices, strict=True):
+    for fire, sweep, matrix in zip(fire_rows, sweeps, matrices, strict=True):
         fires.append(
             {
                 **fire_document(fire),
@@ -80,7 +80,7 @@ def history(
         "metric": metric,
         "better": None if metric is None else directions[metric],
         "fires": fires,
-        "reference": _reference(database, made, figures),
+        "reference": _reference(database, fire_rows, figures),
     }
 
 

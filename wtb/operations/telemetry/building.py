@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from typing import Final, Literal, TypeVar
 
 from wtb.core.classes.frozen import frozen
+from wtb.core.failures import StoredFailure
 from wtb.core.telemetry.contents import Attributes, model_content, openinference, tool_content
 from wtb.core.telemetry.spans import Attribute, Span, SpanEvent, SpanLink
 from wtb.core.telemetry.trace_ids import attempt_span_id, span_id_of, trace_id_of
@@ -58,9 +59,9 @@ def make_spans(
         ids: Those of the executions, `AT_A_TIME` at most.
         options: What spans say.
     """
-    made = _Spans(sweep, options or SpanOptions(), traced_executions(database, ids))
-    made.share(database)
-    return list(made.make(database, ids))
+    spans = _Spans(sweep, options or SpanOptions(), traced_executions(database, ids))
+    spans.share(database)
+    return list(spans.make(database, ids))
 
 
 class _Spans:
@@ -230,7 +231,7 @@ def _scored(score: TracedScore, at: float) -> SpanEvent:
     return SpanEvent("gen_ai.evaluation.result", at, about)
 
 
-def _error(failure: Mapping[str, object] | None) -> str:
+def _error(failure: StoredFailure | None) -> str:
     """Return the kind and the class of an error; its message may say what a node had read."""
     known = [str(failure[name]) for name in ("kind", "type") if failure and failure.get(name)]
     return " ".join(known) or "failed"

@@ -16,7 +16,7 @@ from wtb.planning.factors.expansion import read_level
 from wtb.planning.factors.references import names_label
 from wtb.planning.factors.variant_forms import VariantRef
 
-Form = str | Mapping[str, Any]  # a variant, as a sweep file has it
+Form = str | Mapping[str, Json]  # a variant, as a sweep file has it
 
 
 def with_changed_levels(
@@ -57,7 +57,7 @@ def _factor(nodes: Mapping[str, Node], key: str) -> tuple[str, str] | None:
 
 
 def _changed(
-    bound: Bound, node: Node, levels: Mapping[str, Any], chosen: Sequence[Mapping[str, str]], *, typed: bool
+    bound: Bound, node: Node, levels: Mapping[str, Json], chosen: Sequence[Mapping[str, str]], *, typed: bool
 ) -> Form:
     """Return a variant of a node with other levels than the one that combinations choose."""
     names = list(dict.fromkeys(choices.get(node.name, node.default) for choices in chosen))
@@ -75,11 +75,13 @@ def _changed(
         changed[parameter] = _level(refs, bound.spec.texts, base, parameter, level, typed=typed)
     of = ref.of if ref is not None and ref.levels else None if name == node.default else name
     source = ref.source if ref is not None and ref.levels else None
-    made = point_name(changed, base_name(of, source))
-    if made in node.variants:
-        return made
-    pairs = [[parameter, level] for parameter, level in changed.items()]
-    return {key: value for key, value in {"name": made, "of": of, "with": source, "levels": pairs}.items() if value}
+    variant_name = point_name(changed, base_name(of, source))
+    if variant_name in node.variants:
+        return variant_name
+    pairs: list[Json] = [[parameter, level] for parameter, level in changed.items()]
+    return {
+        key: value for key, value in {"name": variant_name, "of": of, "with": source, "levels": pairs}.items() if value
+    }
 
 
 def _refs(bound: Bound, node: str) -> list[VariantRef]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -185,7 +186,7 @@ def _has_parameter(workflow: WorkflowFacts, node: str, name: str) -> bool:
     return node in workflow.nodes and name in _parameters(workflow, node)[0]
 
 
-def _parameters(workflow: WorkflowFacts, node: str) -> tuple[Mapping[str, Any], bool]:
+def _parameters(workflow: WorkflowFacts, node: str) -> tuple[Mapping[str, inspect.Parameter], bool]:
     found = workflow.nodes[node]
     try:
         return found.variants[found.default].parameters

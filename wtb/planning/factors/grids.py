@@ -15,6 +15,7 @@ from wtb.config.validation_messages import problem
 from wtb.core.errors import describe
 from wtb.core.factors.level_names import canonical, level_label
 from wtb.core.serialization.storable import unstorable
+from wtb.core.values import Json
 
 MAX_POINTS: Final = 10_000  # of a node: each is a variant
 _RANGE = frozenset(("from", "to", "steps"))
@@ -34,7 +35,7 @@ class Grid(Strict):
     def __len__(self) -> int:
         return math.prod(map(len, self.levels.values()))
 
-    def points(self) -> Iterator[dict[str, Any]]:
+    def points(self) -> Iterator[dict[str, Json]]:
         """Yield its points, parameter -> level; the last parameter changes fastest."""
         for values in product(*self.levels.values()):
             yield dict(zip(self.levels, values, strict=True))

@@ -23,6 +23,7 @@ from wtb.core.factors.file_levels import (
     texts_of,
     with_texts,
 )
+from wtb.core.mappings import Arguments, SweepKeys
 from wtb.core.serialization.storable import wrong_text
 
 MAX_BYTES: Final = 1024 * 1024
@@ -94,7 +95,7 @@ class _Reader:
         return reference
 
 
-def read_parameter_files(data: Mapping[str, Any], folder: Path, located: Located) -> dict[str, Any]:
+def read_parameter_files(data: SweepKeys, folder: Path, located: Located) -> dict[str, Any]:
     """Read the files that parameters of a sweep name.
 
     Args:
@@ -156,7 +157,7 @@ def with_file_texts(forms: Forms, where: str) -> Forms:
     return with_texts(read[where], texts)  # type: ignore[no-any-return]
 
 
-def with_files_read(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def with_files_read(arguments: Arguments) -> Arguments:
     """Return arguments of an operation with the texts of the files that parameters name: operations read none.
 
     Args:
@@ -204,13 +205,13 @@ def sent_texts(levels: Mapping[str, Any] | None, texts: Mapping[str, str] | None
     return texts_of(levels, texts or {})
 
 
-def unread_problems(data: Mapping[str, Any], located: Located) -> Iterator[str]:
+def unread_problems(data: SweepKeys, located: Located) -> Iterator[str]:
     """Yield a line for each file that parameters of a sweep name and whose text is not there."""
     texts = data.get("texts")
     yield from _unread({key: data.get(key) for key in _KEYS}, texts if isinstance(texts, dict) else {}, located)
 
 
-def _unread(values: Mapping[str, Any], texts: Mapping[str, str], located: Located) -> Iterator[str]:
+def _unread(values: SweepKeys, texts: Mapping[str, str], located: Located) -> Iterator[str]:
     unread: dict[str, Loc] = {}
 
     def note(place: Loc, written: str) -> str:

@@ -33,6 +33,7 @@ from wtb.config.field_types import (
 )
 from wtb.config.validation_messages import expected, problem
 from wtb.core.factors.factors import levels_of
+from wtb.core.values import Json
 from wtb.planning.factors.grids import Grid, are_variants, is_range, read_grid, read_listed_grid
 
 SETTLED = "settled"  # key of a validation context: keys with dots are nodes
@@ -50,8 +51,8 @@ class VariantRef(Strict):
     name: Name
     source: Annotated[str, BeforeValidator(import_path)] | None = Field(default=None, validation_alias="with")
     of: VariantName | None = None
-    params: dict[str, Any] = {}
-    levels: dict[str, Any] = {}
+    params: dict[str, Json] = {}
+    levels: dict[str, Json] = {}
 
     @property
     def is_own(self) -> bool:
@@ -61,9 +62,9 @@ class VariantRef(Strict):
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
         extra = {"with": self.source, "of": self.of}
-        made = {"name": self.name} | {key: text for key, text in extra.items() if text}
+        fields = {"name": self.name} | {key: text for key, text in extra.items() if text}
         # As pairs, since PostgreSQL keeps no order of keys.
-        return made | ({"levels": [list(pair) for pair in self.levels.items()]} if self.levels else self.params)
+        return fields | ({"levels": [list(pair) for pair in self.levels.items()]} if self.levels else self.params)
 
 
 class Unsettled(Strict):

@@ -69,30 +69,30 @@ def import_promptfoo(file: Path, grader: Grader | None = None) -> Imported:
         InputError: The file cannot be read, or has no tests that can be brought over.
     """
     data, folder = read(file, aliases=True).data, file.parent
-    made = Imported(left_out=[key for key in data if key not in _READ])
-    tests = list(_tests(data, folder, made.left_out))
+    imported = Imported(left_out=[key for key in data if key not in _READ])
+    tests = list(_tests(data, folder, imported.left_out))
     if not tests and (data.get("tests") or data.get("scenarios")):
-        raise InputError(f"{file}: no test that can be brought over: {'; '.join(made.left_out)}")
+        raise InputError(f"{file}: no test that can be brought over: {'; '.join(imported.left_out)}")
     if not tests:
         raise InputError(
             f"{file}: 'tests' is {describe(data.get('tests'))}; expected a list of tests, or a file of one"
         )
     prompts, common = data.get("prompts"), data.get("defaultTest")
-    made.prompts = _named(_prompts(prompts, folder, made.left_out), made.left_out)
-    made.providers = read_providers(data.get("providers", data.get("targets")), made.left_out)
-    shared = _Test("defaultTest", common, made.left_out) if isinstance(common, Mapping) else None
+    imported.prompts = _named(_prompts(prompts, folder, imported.left_out), imported.left_out)
+    imported.providers = read_providers(data.get("providers", data.get("targets")), imported.left_out)
+    shared = _Test("defaultTest", common, imported.left_out) if isinstance(common, Mapping) else None
     if common is not None and shared is None:
-        made.left_out.append(f"defaultTest: {describe(common)}")
+        imported.left_out.append(f"defaultTest: {describe(common)}")
     for number, (place, test) in enumerate(tests):
         if isinstance(test, Mapping):
-            one = _Test(place, _with_files(test, folder), made.left_out)
-            made.cases += _cases(number, one, shared, grader, made.left_out)
+            one = _Test(place, _with_files(test, folder), imported.left_out)
+            imported.cases += _cases(number, one, shared, grader, imported.left_out)
         else:
-            made.left_out.append(f"{place}: {describe(test)}")
-    if not made.cases:
+            imported.left_out.append(f"{place}: {describe(test)}")
+    if not imported.cases:
         raise InputError(f"{file}: no test that can be brought over; expected mappings with 'vars' and 'assert'")
-    made.left_out = list(dict.fromkeys(made.left_out))  # what several cases share is named once
-    return made
+    imported.left_out = list(dict.fromkeys(imported.left_out))  # what several cases share is named once
+    return imported
 
 
 def _tests(data: Mapping[str, Json], folder: Path, left_out: list[str]) -> Iterator[tuple[str, Json]]:

@@ -81,19 +81,19 @@ def read_assertion(
         if asked is None:
             return None, [f"{nothing} ({_NO_GRADER})"]
         left_out += [".provider"] if "provider" in one and own is None else []
-        made = _JUDGES[name](one.get("value"), asked, expected)
+        evaluator = _JUDGES[name](one.get("value"), asked, expected)
         left_out += [] if threshold is None else [".threshold"]
     else:
-        made = _KINDS[name](one.get("value"), threshold, expected) if name in _KINDS else None
+        evaluator = _KINDS[name](one.get("value"), threshold, expected) if name in _KINDS else None
         left_out += [f": {_OWN_EMBEDDINGS}"] if name == _SIMILAR else []
-    if made is None:
+    if evaluator is None:
         return None, [nothing]
     if kind.startswith("not-"):
-        made = {"not": dict(made)}
+        evaluator = {"not": dict(evaluator)}
     if weight != 1:
-        ((what, options),) = made.items()
-        made = {what: {**options, "weight": weight}}
-    return made, left_out
+        ((what, options),) = evaluator.items()
+        evaluator = {what: {**options, "weight": weight}}
+    return evaluator, left_out
 
 
 def has_template(value: object) -> bool:

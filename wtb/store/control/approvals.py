@@ -225,9 +225,9 @@ def _wake(
         heads = list(answer["heads"])
         for row in there:
             if row.head_id == asked.checkpoint_id:
-                heads.append(made := edited_head(connection, row, changes))
+                heads.append(head := edited_head(connection, row, changes))
                 if row.passed_id == row.head_id:  # what held it up there does not do so again
-                    connection.execute(executions.update().where(executions.c.id == row.id).values(passed_id=made))
+                    connection.execute(executions.update().where(executions.c.id == row.id).values(passed_id=head))
         answer = {**answer, "heads": heads}
         connection.execute(approvals.update().where(approvals.c.id == asked.id).values(answer=answer))
         withdraw(connection, [row.id for row in there])  # what else was asked of the state as it was

@@ -34,11 +34,11 @@ def edited_head(
     head's id. Raises StoreError where the parent is gone.
     """
     parent = parent_id or execution.head_id or make_root(connection, execution)
-    made = manual_checkpoint(connection, execution, parent, changes)
-    edited = is_edited(connection, made, execution.edited)
+    head = manual_checkpoint(connection, execution, parent, changes)
+    edited = is_edited(connection, head, execution.edited)
     moved = executions.update().where(executions.c.id == execution.id)
-    connection.execute(moved.values(head_id=made, edited=edited))
-    return made
+    connection.execute(moved.values(head_id=head, edited=edited))
+    return head
 
 
 def manual_checkpoint(
@@ -50,7 +50,7 @@ def manual_checkpoint(
         raise StoreError(f"checkpoint {parent_id} is gone; `wtb history {execution.id}` lists those that are there")
     changes = changes or {}
     insert_values(connection, sorted({value.digest: value.data for value in changes.values()}.items()))
-    made: NewCheckpoint = {
+    checkpoint: NewCheckpoint = {
         "id": new_id(),
         "sweep_id": parent.sweep_id,
         "execution_id": execution.id,
@@ -65,8 +65,8 @@ def manual_checkpoint(
         "inside": parent.inside,
         "created_at": time.time(),
     }
-    insert_rows(connection, checkpoints, [made])
-    return made["id"]
+    insert_rows(connection, checkpoints, [checkpoint])
+    return checkpoint["id"]
 
 
 def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequence[str] | None = None) -> str:
@@ -79,7 +79,7 @@ def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequenc
     )
     input, workspace, graph = connection.execute(query).one()
     entries = [node["name"] for node in graph["nodes"] if node["name"] in graph["entries"]]
-    made: NewCheckpoint = {
+    root: NewCheckpoint = {
         "id": new_id(),
         "sweep_id": execution.sweep_id,
         "execution_id": execution.id,
@@ -94,8 +94,8 @@ def make_root(connection: sa.Connection, execution: ExecutionRow, nodes: Sequenc
         "inside": None,
         "created_at": time.time(),
     }
-    insert_rows(connection, checkpoints, [made])
-    return made["id"]
+    insert_rows(connection, checkpoints, [root])
+    return root["id"]
 
 
 def name_checkpoint(

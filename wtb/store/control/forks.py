@@ -26,13 +26,13 @@ from wtb.store.transactions import clock
 class NewFork:
     """What somebody forks: from which checkpoint, with which variants by node and which changes of its state by key.
 
-    made: those of the variants that were made for it, as a sweep file has them. texts: of the files that these name, by
-    SHA-256. queue: of the nodes that follow. paused: whether it is not to run yet.
+    new_variants: those of the variants that were made for it, as a sweep file has them. texts: of the files that these
+    name, by SHA-256. queue: of the nodes that follow. paused: whether it is not to run yet.
     """
 
     at: str
     choices: Mapping[str, str]
-    made: Mapping[str, dict[str, Json]]
+    new_variants: Mapping[str, dict[str, Json]]
     texts: Mapping[str, str]
     changes: Mapping[str, Value]
     queue: str | None
@@ -66,12 +66,15 @@ def insert_fork(database: Database, origin: ExecutionRow, fork: NewFork) -> str:
     with database.write() as connection:
         row["created_at"] = clock(connection)
         query = sa.select(sweeps.c.status, sweeps.c.spec).where(sweeps.c.id == origin.sweep_id)
-        lock = query.with_for_update(key_share=not fork.made)  # who cancels it finds this one
+        lock = query.with_for_update(key_share=not fork.new_variants)  # who cancels it finds this one
         sweep = connection.execute(lock).one()
         if sweep.status == "cancelled":
             raise ConflictError(f"sweep {origin.sweep_id} is cancelled for good: nothing of it runs any more")
-        if fork.made:
-            spec = {**sweep.spec, "fork_variants": _with_made(sweep.spec.get("fork_variants", {}), fork.made)}
+        if fork.new_variants:
+            spec = {
+                **sweep.spec,
+                "fork_variants": _with_new_variants(sweep.spec.get("fork_variants", {}), fork.new_variants),
+            }
             if fork.texts:
                 spec["texts"] = {**sweep.spec.get("texts", {}), **fork.texts}
             connection.execute(sweeps.update().values(spec=spec).where(sweeps.c.id == origin.sweep_id))
@@ -92,12 +95,12 @@ def insert_fork(database: Database, origin: ExecutionRow, fork: NewFork) -> str:
     return execution.id
 
 
-def _with_made(
-    known: Mapping[str, Sequence[dict[str, Json]]], made: Mapping[str, dict[str, Json]]
+def _with_new_variants(
+    known: Mapping[str, Sequence[dict[str, Json]]], new_variants: Mapping[str, dict[str, Json]]
 ) -> dict[str, list[dict[str, Json]]]:
     """The variants of the forks of a sweep, by node, with those of one more."""
     found = {node: [*variants] for node, variants in known.items()}
-    for node, variant in made.items():
+    for node, variant in new_variants.items():
         of_node = found.setdefault(node, [])
         if variant in of_node:
             continue

@@ -7,7 +7,7 @@ worker died is claimed by another: scores that are written twice are the same, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -62,14 +62,17 @@ _OF_SCORE = ("value", "error", "observed", "version", "reason")
 
 
 def write_scores(
-    database: Database, sweep: SweepRow, made: Iterable[tuple[ExecutionRow, Sequence[Score]]], also: Also | None = None
+    database: Database,
+    sweep: SweepRow,
+    scores_by_execution: Iterable[tuple[ExecutionRow, Sequence[Score]]],
+    also: Also | None = None,
 ) -> int:
     """Replace the scores of these metrics for the cells of each execution. Returns how many were written.
 
     also: is called first within the transaction, with how many it writes; what it raises ends it.
     """
     rows, event_rows, names, ids = [], [], {}, []
-    for execution, found in made:
+    for execution, found in scores_by_execution:
         ids.append(execution.id)
         for score in found:
             names[score.metric] = score.measure.row()
@@ -269,7 +272,7 @@ def cancel_scorings(connection: sa.Connection, sweep_id: str, reason: str, id: s
     return connection.execute(these.values(_NOBODYS | ended)).rowcount
 
 
-_NOBODYS: dict[str, Any] = {"owner_id": None, "lease_until": None}
+_NOBODYS: dict[str, None] = {"owner_id": None, "lease_until": None}
 
 
 def _of_sweeps() -> sa.ColumnElement[bool]:

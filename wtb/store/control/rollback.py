@@ -340,11 +340,13 @@ def _forked_by_people(
     connection: sa.Connection, below: Sequence[ExecutionRow], left: Sequence[Mark], gone: Sequence[ExecutionRow]
 ) -> list[ExecutionRow]:
     """The open executions that people forked from what is left: from this line, or from what forked off it."""
-    made = [one for one in below if one.origin == "manual" and one.status in OPEN_EXECUTIONS and one.head_id]
-    found = marks(connection, (one.head_id for one in made))
+    manual_forks = [one for one in below if one.origin == "manual" and one.status in OPEN_EXECUTIONS and one.head_id]
+    found = marks(connection, (one.head_id for one in manual_forks))
     ids, over = {mark.id for mark in left}, {one.id for one in gone}
     return [
-        one for one in made if any(mark.id in ids or mark.execution_id in over for mark in line(found, one.head_id))
+        one
+        for one in manual_forks
+        if any(mark.id in ids or mark.execution_id in over for mark in line(found, one.head_id))
     ]
 
 

@@ -81,14 +81,14 @@ def calls_between(connection: sa.Connection, row: ExecutionRow, graph: WorkflowD
         node_runs.c.checkpoint_id.in_(sorted(from_here)),
         node_runs.c.execution_id.in_(list(way.superseded)),
     )
-    made = _invocations(connection, row, started)
+    calls = _invocations(connection, row, started)
     chosen = _chosen(connection, row, graph)
-    made = [one for one in made if one.variant in chosen(one.node)]
+    calls = [one for one in calls if one.variant in chosen(one.node)]
     if target.inside is not None:
         kept_of = target.inside["node_run"]
-        made = [one for one in made if one.node_run_id != kept_of or one.at > target.created_at]
+        calls = [one for one in calls if one.node_run_id != kept_of or one.at > target.created_at]
     theirs = _stood_on(connection, row, way.below, way.over | set(way.superseded))
-    undo = [one for one in made if one.status == "done"]
+    undo = [one for one in calls if one.status == "done"]
     undo.sort(key=lambda one: (one.at, one.attempt, one.number), reverse=True)
     ahead = [writer[2] for mark in way.there if mark.id not in here for writer in mark.writers]
     again = [one for one in _invocations(connection, row, node_runs.c.id.in_(ahead)) if one.status == "undone"]

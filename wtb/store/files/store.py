@@ -96,9 +96,9 @@ class FileStore:
 
     def owned(self, owner: str) -> Self:
         """The same store, whose temporary files are an owner's."""
-        made = copy.copy(self)
-        made.owner = owner
-        return made
+        store = copy.copy(self)
+        store.owner = owner
+        return store
 
     def temporary(self) -> str:
         """A path for a new temporary file."""

@@ -125,7 +125,7 @@ def retry_within(connection: sa.Connection, sweep_id: str, *which: sa.ColumnElem
         mine = [row.combination for row in members]
         id = next_id(connection, sweep_id)
         retry = CellsOfExecution(id, session, sweep_id, first.case_number, first.repeat, mine)
-        made: NewExecution = {
+        new_execution: NewExecution = {
             "id": id,
             "session_id": session,
             "sweep_id": sweep_id,
@@ -140,7 +140,7 @@ def retry_within(connection: sa.Connection, sweep_id: str, *which: sa.ColumnElem
             "edited": first.edited,
             "created_at": at,
         }
-        insert_rows(connection, executions, [made])
+        insert_rows(connection, executions, [new_execution])
         move_cells(connection, retry, "pending", failure=None, finished_at=None)
         connection.execute(scores.delete().where(*of_cells(scores, retry)))
         data = {"cells": len(members), "from": first.id}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from wtb.core.ids import new_ids
-from wtb.store.bulk import insert_rows, update_rows
+from wtb.store.bulk import NewRow, insert_rows, update_rows
 from wtb.store.growth.fork_points import Pair, Start
 from wtb.store.tables.executions import NewExecution
 from wtb.store.tables.results import NewCell
@@ -184,7 +184,7 @@ class RowCells:
         return execution, cell
 
 
-def _alike(rows: Sequence[NewExecution] | Sequence[NewCell]) -> list[dict[str, object]]:
+def _alike(rows: Sequence[NewExecution] | Sequence[NewCell]) -> list[NewRow]:
     """Give rows the same columns, as one statement inserts them."""
     names = dict.fromkeys(name for row in rows for name in row)
     defaults = {"edited": False}

@@ -191,12 +191,12 @@ def _end_executions(connection: sa.Connection, rows: Iterable[ExecutionRow], sto
         cancel_executions(connection, list(part), stop.reason)
     for row in alone:
         _own(connection, row, row.id, row.combinations)
-    ids, made = new_ids(len(shared)), list[NewExecution]()
+    ids, new_executions = new_ids(len(shared)), list[NewExecution]()
     for place, row in enumerate(shared):
         lost = [number for number in row.combinations if number in stopped]
         left = [number for number in row.combinations if number not in stopped]
         connection.execute(executions.update().where(executions.c.id == row.id).values(combinations=left))
-        made.append(
+        new_executions.append(
             {
                 "id": ids[place],
                 "session_id": row.session_id,
@@ -215,8 +215,8 @@ def _end_executions(connection: sa.Connection, rows: Iterable[ExecutionRow], sto
                 "finished_at": at,
             }
         )
-    insert_rows(connection, executions, made)
-    for execution, row in zip(made, shared, strict=True):
+    insert_rows(connection, executions, new_executions)
+    for execution, row in zip(new_executions, shared, strict=True):
         _own(connection, row, execution["id"], execution["combinations"])
 
 

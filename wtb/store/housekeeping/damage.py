@@ -102,7 +102,7 @@ def _replace(
     combinations = sorted(number for row in members for number in row.combinations)
     made_id = new_id() if members[0].choices is not None else next_id(connection, sweep.id)
     first, paused = members[0], all(row.status == "paused" for row in members)
-    made: NewExecution = {
+    replacement: NewExecution = {
         "id": made_id,
         "session_id": sweep.session_id,
         "sweep_id": sweep.id,
@@ -119,7 +119,7 @@ def _replace(
         "edited": is_edited(connection, checkpoint, any(row.edited for row in members)),
         "created_at": time.time(),
     }
-    insert_rows(connection, executions, [made])
+    insert_rows(connection, executions, [replacement])
     ids = [row.id for row in members]
     connection.execute(
         executions.update()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -25,7 +26,6 @@ from wtb.store.transactions import Scope
 
 PART = 5_000
 MARKS = ".databases"
-_SQLITE = b"SQLite format 3\0"
 
 
 def add_files(connection: sa.Connection, session_id: str, contents: Iterable[tuple[str, int]]) -> None:
@@ -152,13 +152,21 @@ def _databases_in(folder: Path) -> Iterator[Path]:
     with suppress(OSError):
         for place in sorted(folder.iterdir()):
             with suppress(OSError):
-                if place.is_file() and _begins(place):
+                if place.is_file() and place.stat().st_size and _is_sqlite(place):
                     yield place
 
 
-def _begins(place: Path) -> bool:
-    with place.open("rb") as stream:
-        return stream.read(len(_SQLITE)) == _SQLITE
+def _is_sqlite(place: Path) -> bool:
+    """Whether a file is an SQLite database.
+
+    SQLite opens it, because closing a descriptor of our own would end the locks of this process's connections to it.
+    """
+    try:
+        with closing(sqlite3.connect(f"{place.resolve().as_uri()}?immutable=1", uri=True)) as connection:
+            connection.execute("PRAGMA schema_version")
+    except sqlite3.DatabaseError:
+        return False
+    return True
 
 
 def _mark(database: Database, files: FileStore) -> Path:

@@ -196,11 +196,11 @@ def spent_from(connection: sa.Connection, ids: Sequence[str]) -> SweepCollectedD
         .select_from(node_runs_with_attempts)
         .where(node_runs.c.checkpoint_id.in_(ids), is_attempt)
     )
-    (made, usd, tokens_in, tokens_out) = connection.execute(tried).one()
+    (attempt_count, usd, tokens_in, tokens_out) = connection.execute(tried).one()
     return {
         "checkpoints": len(ids),
         "node_runs": connection.scalar(runs) or 0,
-        "attempts": made,
+        "attempts": attempt_count,
         "usd": usd,
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,

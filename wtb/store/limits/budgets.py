@@ -68,12 +68,12 @@ def create_budgets(connection: sa.Connection, wanted: Mapping[Key, float | None]
     there = {
         key_of(row) for row in fetch_records(connection, BudgetRow, sa.select(budgets).where(of_keys(budgets, wanted)))
     }
-    made = [
+    rows = [
         {**dict(zip(COLUMNS, key, strict=True)), "most": most, "spent": spent_before(connection, key)}
         for key, most in sorted(wanted.items())
         if most is not None and key not in there
     ]
-    insert_missing(connection, budgets, made)
+    insert_missing(connection, budgets, rows)
 
 
 def set_budgets(connection: sa.Connection, wanted: Mapping[Key, float | None]) -> None:

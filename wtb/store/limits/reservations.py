@@ -138,13 +138,13 @@ def _insert(
 ) -> None:
     """Reservations of budgets; one that is alone has all that is left, whatever that is."""
     wanted = [(row, amounts[row.kind]) for row in rows]
-    made = [
+    new_rows = [
         {name: getattr(row, name) for name in COLUMNS}
         | {"id": claim.id, "amount": amount or 0.0, "alone": amount is None}
         | {"execution_id": claim.execution_id, "runner_id": claim.runner_id}
         for row, amount in wanted
     ]
-    insert_missing(connection, reservations, made)
+    insert_missing(connection, reservations, new_rows)
 
 
 def release(database: Database, id: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -17,7 +17,7 @@ from wtb.store.database import Database
 from wtb.store.events import add_event, of_sweep, subject
 from wtb.store.housekeeping.retention import locked_sweep
 from wtb.store.read.queries import find_sweep
-from wtb.store.rows.results import ListedBaseline
+from wtb.store.rows.results import ListedBaseline, StoredNights
 from wtb.store.tables.schema import baselines, now, sessions, sweeps
 from wtb.store.tables.sweeps import SweepRow
 
@@ -90,12 +90,6 @@ class Nights:
     count: int
 
 
-class _StoredNights(TypedDict):
-    repeats: list[str]
-    nights: list[tuple[str, bool, bool]]
-    count: int
-
-
 def read_nights(database: Database, session: str, name: str) -> Nights | None:
     """Return the nights of a baseline of a session (by its name); None if there is no such baseline."""
     return next(iter(nights_in_session(database, session, baselines.c.name == name)), None)
@@ -114,7 +108,7 @@ def nights_in_session(database: Database, session: str, *conditions: sa.ColumnEl
     return every
 
 
-def _stored(nights: _StoredNights | None, floor: NoiseFloorDocument | None) -> _StoredNights:
+def _stored(nights: StoredNights | None, floor: NoiseFloorDocument | None) -> StoredNights:
     """Return the nights of a row; of a new one with the repeats that its noise was measured by."""
     return nights or {"repeats": list(floor["sweeps"]) if floor else [], "nights": [], "count": 0}
 

@@ -53,7 +53,7 @@ def with_reasons(database: Database, sweep_id: str, history: ExecutionHistory) -
     for row in details.decision_rows(database, [checkpoint.id for checkpoint in history]):
         tried = None if row.tried is None else [(to, when, is_taken) for to, when, is_taken in row.tried]
         decisions.setdefault(row.checkpoint_id, []).append(Decision(row.node, row.to, row.key, row.why, tried))
-    return replace(history, decisions=decisions, made=lineage.made_by_people(database, sweep_id, by_hand))
+    return replace(history, decisions=decisions, manual_events=lineage.made_by_people(database, sweep_id, by_hand))
 
 
 def with_notes(database: Database, sweep_id: str, history: ExecutionHistory) -> ExecutionHistory:

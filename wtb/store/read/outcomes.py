@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.core.failures import StoredFailure
 from wtb.core.providers.faults import LOST_TO
 from wtb.core.status import FAILED_CELLS
 from wtb.core.tree.added_rows import additions
@@ -28,7 +29,7 @@ from wtb.store.tables.schema import (
 from wtb.store.tables.sweeps import SweepRow
 
 Rows = list[tuple[Any, ...]]
-End = tuple[str | None, dict[str, Any] | None]
+End = tuple[str | None, StoredFailure | None]
 
 
 def case_contents(database: Database, sweep_id: str) -> Rows:

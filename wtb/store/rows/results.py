@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from wtb.core.documents.common import SweepStatus
 from wtb.store.rows.record import Record
@@ -30,6 +29,17 @@ class FoundCell(Record):
     case: str
 
 
+class StoredNights(TypedDict):
+    """The nights of a baseline: the sweep of each, whether it was worse, and whether it was accepted.
+
+    repeats: the sweeps that the noise of the reference was measured by. count: of all nights, also those left out.
+    """
+
+    repeats: list[str]
+    nights: list[tuple[str, bool, bool]]
+    count: int
+
+
 class ListedBaseline(Record):
     """A baseline with its sweep, whose name, status and end it has."""
 
@@ -39,7 +49,7 @@ class ListedBaseline(Record):
     sweep_id: str
     noise_floor: NoiseFloorDocument | None
     reference_id: str | None
-    nights: Mapping[str, Any] | None
+    nights: StoredNights | None
     sweep: str
     status: SweepStatus
     finished_at: float | None

@@ -162,10 +162,10 @@ def set_aside(database: Database, row: ExecutionRow | LostExecution, why: str | 
         )
         move_cells(connection, row, "set_aside", failure=failure, finished_at=now())
         about, shared = of_execution(row), {"case": case, "repeat": row.repeat, "error": message}
-        made = [event_row(about, "execution.failed", {"cells": len(row.combinations), "error": message}, "error")]
+        events = [event_row(about, "execution.failed", {"cells": len(row.combinations), "error": message}, "error")]
         for number in row.combinations:
-            made.append(event_row(about, "cell.set_aside", {**shared, "combination": number}, "error"))
-        insert_events(connection, made)
+            events.append(event_row(about, "cell.set_aside", {**shared, "combination": number}, "error"))
+        insert_events(connection, events)
     return True
 
 

@@ -42,10 +42,10 @@ class _RowMeta(msgspec.StructMeta):
             del namespace[key]
             value.name = value.key = key
             value.nullable = namespace["__annotations__"][key].endswith("| None") and not value.primary_key
-        made: Any = super().__new__(cls, name, bases, namespace, **options)
+        row_class: Any = super().__new__(cls, name, bases, namespace, **options)
         if table_name is not None:
-            made.__table__ = sa.Table(table_name, metadata, *columns.values(), *items, **keywords)
-        return made  # type: ignore[no-any-return]
+            row_class.__table__ = sa.Table(table_name, metadata, *columns.values(), *items, **keywords)
+        return row_class  # type: ignore[no-any-return]
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(column, project_column))

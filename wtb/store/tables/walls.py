@@ -164,12 +164,14 @@ _RIGHTS = (
 
 
 def _statements(table: str, condition: str, roles: set[str]) -> list[str]:
-    made = [f"ALTER TABLE {table} {how} ROW LEVEL SECURITY" for how in ("ENABLE", "FORCE")]
-    made += [f"DROP POLICY IF EXISTS {name} ON {table}" for name in ("owner", "worker", "server")]
-    made.append(f"CREATE POLICY owner ON {table} TO CURRENT_USER USING (true)")
+    statements = [f"ALTER TABLE {table} {how} ROW LEVEL SECURITY" for how in ("ENABLE", "FORCE")]
+    statements += [f"DROP POLICY IF EXISTS {name} ON {table}" for name in ("owner", "worker", "server")]
+    statements.append(f"CREATE POLICY owner ON {table} TO CURRENT_USER USING (true)")
     if WORKER in roles:
-        made.append(f"CREATE POLICY worker ON {table} TO {WORKER} USING (true)")
+        statements.append(f"CREATE POLICY worker ON {table} TO {WORKER} USING (true)")
     if SERVER in roles:
         check = " WITH CHECK (true)" if table in _NEW_FIRST else ""
-        made.append(f"CREATE POLICY server ON {table} TO {SERVER} USING ({_SETTING} = '{ALL}' OR {condition}){check}")
-    return made
+        statements.append(
+            f"CREATE POLICY server ON {table} TO {SERVER} USING ({_SETTING} = '{ALL}' OR {condition}){check}"
+        )
+    return statements

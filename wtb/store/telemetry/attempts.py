@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
+from wtb.core.failures import StoredFailure
 from wtb.store.attempt_columns import attempt_column, is_attempt, node_runs_with_attempts
 from wtb.store.bulk import fetch_records
 from wtb.store.cell_status import combination, executions_with_combinations, has_cell
@@ -28,7 +28,7 @@ class TracedExecution:
     combinations: Sequence[int]
     created_at: float
     finished_at: float | None
-    failure: Mapping[str, Any] | None
+    failure: StoredFailure | None
     case_id: str
 
 
@@ -44,7 +44,7 @@ class TracedAttempt:
     usd: float
     tokens_in: int
     tokens_out: int
-    failure: Mapping[str, Any] | None
+    failure: StoredFailure | None
     execution_id: str
     node: str
     variant: str

@@ -98,13 +98,13 @@ class Threads:
         again. Returns False, and has stored nothing, where one of those has gone meanwhile. A checkpoint that is there
         is replaced; of writes that are there only those with a negative number are.
         """
-        made = self._columns_of(checkpoint) if checkpoint else ()
+        columns = self._columns_of(checkpoint) if checkpoint else ()
         written: list[_StoredWrite] = [{**row, "session_id": self.session_id} for row in writes]
         try:
             if self.database.is_sqlite:
-                is_gone, is_mine = self._put_sqlite(made, written, dict(new), known)
+                is_gone, is_mine = self._put_sqlite(columns, written, dict(new), known)
             else:
-                is_gone, is_mine = self._put_postgresql(made, written, new, known)
+                is_gone, is_mine = self._put_postgresql(columns, written, new, known)
         except psycopg.errors.ForeignKeyViolation:
             is_gone, is_mine = False, False
         if not is_mine:
@@ -117,7 +117,11 @@ class Threads:
         return [_dumps(row[name]) if name in JSON else row[name] for name in CHECKPOINT]
 
     def _put_postgresql(
-        self, made: Sequence[object], written: Sequence[_StoredWrite], new: Mapping[str, bytes], known: Collection[str]
+        self,
+        columns: Sequence[object],
+        written: Sequence[_StoredWrite],
+        new: Mapping[str, bytes],
+        known: Collection[str],
     ) -> tuple[bool, bool]:
         keys = sorted(new)  # in one order for all
         if len(keys) > MOST_APART:
@@ -125,14 +129,14 @@ class Threads:
         else:
             given = [part for key in keys for part in (key, new[key].decode())]
         given += [_dumps(list(known))] if known else []
-        given += made
+        given += columns
         given += [_dumps(written)] if written else []
-        statement = put_statement(min(len(keys), MOST_APART + 1), bool(known), bool(made), bool(written))
+        statement = put_statement(min(len(keys), MOST_APART + 1), bool(known), bool(columns), bool(written))
         ((is_gone, is_mine),) = self._execute(statement, [*given, self.session_id])
         return is_gone, is_mine
 
     def _put_sqlite(
-        self, made: Sequence[object], written: Sequence[_StoredWrite], new: dict[str, bytes], known: Collection[str]
+        self, columns: Sequence[object], written: Sequence[_StoredWrite], new: dict[str, bytes], known: Collection[str]
     ) -> tuple[bool, bool]:
         with self.database.write() as connection:
             if not connection.scalar(sa.select(sa.exists().where(sessions.c.id == self.session_id))):
@@ -143,8 +147,8 @@ class Threads:
                     return True, True
             if new:
                 insert_values(connection, sorted(new.items()))
-            if made:
-                connection.exec_driver_sql(PUT_CHECKPOINT_SQLITE, tuple(made))
+            if columns:
+                connection.exec_driver_sql(PUT_CHECKPOINT_SQLITE, tuple(columns))
             if written:
                 connection.exec_driver_sql(PUT_WRITE_SQLITE, list(map(_in_order, written)))
         return False, True
@@ -235,27 +239,27 @@ class Threads:
             with self.database.read() as connection:
                 query = f"SELECT c.* FROM thread_checkpoints AS c WHERE {where} {ORDER} LIMIT ?"
                 rows = connection.exec_driver_sql(query, given).mappings().all()
-                made = [self._with_writes(connection, row, channels) for row in rows]
-                named = {key for each in made for key in _named(*each, channels)}
+                checkpoints = [self._with_writes(connection, row, channels) for row in rows]
+                named = {key for each in checkpoints for key in _named(*each, channels)}
                 new = values_seen(self.database, connection, named - values.keys())
         else:
             names = () if channels is None else (_dumps(list(channels)),) * 3
             found = self._execute(seen(where, channels is not None), (*given, _dumps(list(values)), *names))
             those = sorted((place, row, writes) for place, row, writes in found if place is not None)
-            made = [(orjson.loads(row), _written(writes)) for _, row, writes in those]
-            named = {key for each in made for key in _named(*each, channels)}
+            checkpoints = [(orjson.loads(row), _written(writes)) for _, row, writes in those]
+            named = {key for each in checkpoints for key in _named(*each, channels)}
             stored = {key: data for place, key, data in found if place is None}
             new = verified(stored, sorted(named - values.keys()))
         for key in values.keys() - named:
             del values[key]
         values |= new
         held = dict(values)
-        return [Found(row, written, held) for row, written in made]
+        return [Found(row, written, held) for row, written in checkpoints]
 
     def _with_writes(
         self, connection: sa.Connection, row: sa.RowMapping, channels: Collection[str] | None
     ) -> tuple[ThreadCheckpoint, list[Written]]:
-        made: ThreadCheckpoint = {
+        checkpoint: ThreadCheckpoint = {
             "thread_id": row["thread_id"],
             "namespace": row["namespace"],
             "id": row["id"],
@@ -272,7 +276,7 @@ class Threads:
         )
         if channels is not None:
             query = query.where(w.channel.in_(channels))
-        return made, [Written(*each) for each in connection.execute(query.order_by(w.path, w.task_id, w.number))]
+        return checkpoint, [Written(*each) for each in connection.execute(query.order_by(w.path, w.task_id, w.number))]
 
     def ancestors(self, thread_id: str, namespace: str, id: str, channels: Collection[str]) -> Iterator[Found]:
         """The checkpoints that lead to one, its parent first, with what they and their writes have of channels."""
@@ -302,11 +306,11 @@ def _written(writes: str | None) -> list[Written]:
     return [Written(*each) for each in (orjson.loads(writes) if writes else [])]
 
 
-def _named(made: ThreadCheckpoint, written: Sequence[Written], channels: Collection[str] | None) -> set[str]:
+def _named(checkpoint: ThreadCheckpoint, written: Sequence[Written], channels: Collection[str] | None) -> set[str]:
     """The values that a checkpoint, whose state is cut down to the channels that were asked for, and writes name."""
     if channels is not None:
-        made["state"] = {channel: key for channel, key in made["state"].items() if channel in channels}
-    return {*made["state"].values(), *(each.digest for each in written if each.digest)}
+        checkpoint["state"] = {channel: key for channel, key in checkpoint["state"].items() if channel in channels}
+    return {*checkpoint["state"].values(), *(each.digest for each in written if each.digest)}
 
 
 def _same(key: str, value: Scalar) -> _Condition:

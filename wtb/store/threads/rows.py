@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 
 from wtb.core.classes.frozen import frozen
+from wtb.core.values import Json
 from wtb.store.bulk import among
 from wtb.store.database import Database
 from wtb.store.tables.schema import sessions, thread_checkpoints, thread_writes
@@ -23,7 +24,7 @@ class ThreadMetadata(TypedDict, total=False):
 
     run_id: str | None
     parents: dict[str, str]
-    counters_since_delta_snapshot: Mapping[str, object]
+    counters_since_delta_snapshot: Mapping[str, Json]
 
 
 class ThreadCheckpoint(TypedDict):

@@ -39,7 +39,7 @@ PUT_WRITE_SQLITE = _upsert("thread_writes", _WRITE_KEY, _WRITE_REST, f"VALUES ({
 
 
 @cache
-def put_statement(new: int, known: bool, made: bool, written: bool) -> str:
+def put_statement(new: int, known: bool, checkpoint: bool, written: bool) -> str:
     """Of the parts that there are. new: how many values; known: whether any must be there.
 
     Parameters: values, the digests that must be there, the checkpoint's columns, writes, the session. Its row: whether
@@ -58,7 +58,7 @@ def put_statement(new: int, known: bool, made: bool, written: bool) -> str:
         absent = 'NOT EXISTS (SELECT FROM "values" AS v WHERE v.digest = k.key)'
         parts.append(f"gone AS (SELECT key FROM json_array_elements_text(%s::json) AS k(key) WHERE {absent})")
     only = "NOT EXISTS (SELECT FROM gone)" if known else "true"
-    if made:
+    if checkpoint:
         columns = ", ".join(f"%s::{'jsonb' if name in JSON else 'text'}" for name in CHECKPOINT)
         row = _upsert("thread_checkpoints", CHECKPOINT_KEY, _CHECKPOINT_REST, f"SELECT {columns} WHERE {only}")
         parts.append(f"made AS ({row})")

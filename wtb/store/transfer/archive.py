@@ -14,7 +14,7 @@ from msgspec import structs
 
 from wtb.core.errors import DamagedError, InputError
 from wtb.core.serialization.codec import digest as digest_of
-from wtb.store.bulk import Row, fetch_row, fetch_rows, insert_missing, insert_rows, parts
+from wtb.store.bulk import NewRow, Row, fetch_row, fetch_rows, insert_missing, insert_rows, parts
 from wtb.store.database import Database
 from wtb.store.log import insert_events, log_rows
 from wtb.store.read.queries import as_bytes, stored_bytes
@@ -129,15 +129,13 @@ def cell_of(connection: sa.Connection, execution: ExecutionRow, combination: int
     return fetch_row(connection, sa.select(cells).where(*mine, cells.c.execution_id == execution.id))
 
 
-def rows_of_cell(
-    connection: sa.Connection, table: sa.Table, columns: Sequence[sa.Column[Any]], cell: Mapping[str, Any]
-) -> list[Row]:
+def rows_of_cell(connection: sa.Connection, table: sa.Table, columns: Sequence[sa.Column[Any]], cell: Row) -> list[Row]:
     """Return the rows of a table that belong to a cell, such as its scores."""
     same = [table.c[name] == cell[name] for name in ("sweep_id", "case_number", "repeat", "combination")]
     return fetch_rows(connection, sa.select(*columns).where(*same).order_by(*table.primary_key))
 
 
-def named_values(table: str, row: Mapping[str, Any]) -> set[str]:
+def named_values(table: str, row: NewRow) -> set[str]:
     """Return the digests of the values that a row of a table refers to."""
     if table == "checkpoints":
         return _digests(row["state"]) | _digests(part_of(row.get("inside"), "saved"))

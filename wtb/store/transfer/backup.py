@@ -71,8 +71,10 @@ def copy_database(database: Database, target: Path, report: Report) -> dict[str,
                 _copy_pages(source, target, report)
             else:
                 _copy_rows(source, target, report)
-        with closing(sqlite3.connect(target)) as made:
-            made.execute("PRAGMA journal_mode=DELETE").close()  # one file, which opens where nothing can be written
+        with closing(sqlite3.connect(target)) as target_connection:
+            target_connection.execute(
+                "PRAGMA journal_mode=DELETE"
+            ).close()  # one file, which opens where nothing can be written
     except sqlite3.Error as error:
         raise StoreError(f"{target}: the copy cannot be written ({error})") from error
     with reading_copy(target) as copy:
@@ -96,15 +98,15 @@ def _copy_pages(source: sa.Connection, target: Path, report: Report) -> None:
 
 
 def _copy_rows(source: sa.Connection, target: Path, report: Report) -> None:
-    made = Database(sa.URL.create("sqlite", database=str(target)).render_as_string())
+    target_database = Database(sa.URL.create("sqlite", database=str(target)).render_as_string())
     try:
-        made.prepare()
-        with made.write() as out:
+        target_database.prepare()
+        with target_database.write() as out:
             _clear(out)
             for table in metadata.sorted_tables:
                 _copy_table(source, out, table, report)
     finally:
-        made.close()
+        target_database.close()
 
 
 @contextmanager

@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from sqlalchemy.types import TypeEngine
+
 from wtb.core.ids import new_id, random_text
+from wtb.store.bulk import NewRow, Row
 from wtb.store.tables.column_types import Id
 
 _PREFIX: Final = 16  # characters that all ids of a process have in common
@@ -44,7 +47,7 @@ class NewIds:
         self._known = {old: new}
         self._prefixes: dict[str, str] = {}
 
-    def row(self, table: str, columns: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    def row(self, table: str, columns: Mapping[str, TypeEngine[Any]], row: NewRow) -> Row:
         """Return a row of the copy.
 
         Args:

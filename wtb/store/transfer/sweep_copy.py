@@ -14,12 +14,13 @@ from typing import Any, Final, cast
 
 import orjson
 import sqlalchemy as sa
+from sqlalchemy.types import TypeEngine
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import ConflictError
 from wtb.core.fault_points import point
 from wtb.core.values import Json
-from wtb.store.bulk import Row, fetch_row, fetch_rows, insert_missing, insert_rows, insert_values, parts
+from wtb.store.bulk import NewRow, Row, fetch_row, fetch_rows, insert_missing, insert_rows, insert_values, parts
 from wtb.store.database import Database
 from wtb.store.events import add_event, subject
 from wtb.store.housekeeping.deletion import discard_submission
@@ -346,7 +347,7 @@ def _rows(
         yield [dict(zip(names, row, strict=True)) for row in batch]
 
 
-def _types(table: sa.Table) -> dict[str, Any]:
+def _types(table: sa.Table) -> dict[str, TypeEngine[Any]]:
     return {str(column.name): column.type for column in table.columns}
 
 
@@ -354,7 +355,7 @@ def _moved(row: Row, home: Home) -> Row:
     return {**row, "session_id": home.session} if "session_id" in row else row
 
 
-def _event(row: Mapping[str, Any], home: Home) -> Any:
+def _event(row: NewRow, home: Home) -> Any:
     return {**{name: row[name] for name in _EVENT}, "session_id": home.session}
 
 

@@ -84,5 +84,5 @@ def sentence(labelled: float, others: float) -> str:
     """
     return (
         f"the judge scores the labelled cases {labelled:.3g} and the others {others:.3g}, so they were not drawn at "
-        "random: label the cases that `wtb label` draws, or give the `probability` of each"
+        "random: label the cases that `wtb label draw` shows, or give the `probability` of each"
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
 from wtb.authoring.evaluation.fields import field_of, filled_value, needs_expected
 from wtb.core.errors import InputError, describe
+from wtb.core.mappings import Options
 from wtb.core.scoring.figures import LABEL, OF_CLASSES, Figure, Label, Observed
 from wtb.core.scoring.measure import Better
 from wtb.core.scoring.scales import PASS_OR_FAIL
@@ -17,12 +18,12 @@ from wtb.core.serialization.plain_json import storable
 Observing = Callable[..., Observed]
 
 
-def _expected_class(options: Mapping[str, Any], expected: Any) -> Label:
+def _expected_class(options: Options, expected: Any) -> Label:
     """The class that a case is expected to be of. Raises InputError."""
     return _label(filled_value(expected, options["field"]), f"'expected' of {options['field']!r}")
 
 
-def _expected_side(options: Mapping[str, Any], expected: Any) -> int:
+def _expected_side(options: Options, expected: Any) -> int:
     """1 where a case is expected to be of the class that is positive, else 0. Raises InputError."""
     return _is_positive(expected, options["field"], options.get("positive"))
 

@@ -12,13 +12,12 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from wtb.authoring.evaluation.evaluators import CellResult, ScoredCase, evaluator
 from wtb.authoring.evaluation.fields import filled_value, needs_expected, text_of
 from wtb.core.errors import InputError, describe
+from wtb.core.mappings import Options
 from wtb.core.scoring.scales import PASS_OR_FAIL
 
 MEGABYTE = 2**20
@@ -103,7 +102,7 @@ def _code(text: str) -> str:
     return "\n".join(_FENCED.findall(text)) or text
 
 
-def check(options: Mapping[str, Any]) -> None:
+def check(options: Options) -> None:
     """Refuse options that can give no score. Raises InputError."""
     for name, expected in (("field", "the name of a key of the state"), ("tests", "Python")):
         if options.get(name) is not None and not isinstance(options[name], str):

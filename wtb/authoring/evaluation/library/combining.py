@@ -19,6 +19,7 @@ from wtb.authoring.evaluation.evaluators import (
 )
 from wtb.authoring.evaluation.fields import ASSERT, lacks_expected_by
 from wtb.core.classes.frozen import frozen
+from wtb.core.mappings import Options
 from wtb.core.scoring.judgement import CALLS_AT_ONCE
 from wtb.core.scoring.reasons import Score
 from wtb.core.scoring.scales import PASS_OR_FAIL
@@ -42,7 +43,7 @@ class Asked:
     versions: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
 
-    def add(self, given: Mapping[str, Any]) -> None:
+    def add(self, given: Options) -> None:
         """Count what an evaluator returned that asked judges, besides its score."""
         cost, failed = given.get(USD), given.get(FAILED)
         if isinstance(cost, Priced):
@@ -128,11 +129,11 @@ def _lacks_any(parts: Iterable[Part], expected: object) -> bool:
     return any(part.evaluator.lacks_expected(expected) for part in parts)
 
 
-def _parts_lack(options: Mapping[str, Any], expected: object) -> bool:
+def _parts_lack(options: Options, expected: object) -> bool:
     return _lacks_any(options["of"], expected)
 
 
-def _assertions_lack(options: Mapping[str, Any], expected: object) -> bool:
+def _assertions_lack(options: Options, expected: object) -> bool:
     written = assertions_of(expected)
     return not written or _lacks_any(options["read"](written), expected)
 

@@ -21,6 +21,7 @@ from wtb.authoring.evaluation.fields import (
 )
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import InputError, describe
+from wtb.core.mappings import Options
 from wtb.core.scoring.scales import LEFT_OUT, PASS_OR_FAIL
 
 
@@ -37,7 +38,7 @@ class ToolCall:
         return json.dumps([self.name, self.arguments], sort_keys=True, default=repr)
 
 
-def _lacks_tools(options: Mapping[str, Any], expected: Any) -> bool:
+def _lacks_tools(options: Options, expected: Any) -> bool:
     """Return whether a case names no tools. An empty list forbids all of them only if the order is exact."""
     if options.get("tools") is not None:
         return False
@@ -64,12 +65,12 @@ def tools_avoided(case: ScoredCase, result: CellResult, *, field: str, tools: li
 @evaluator(better="higher", scale=PASS_OR_FAIL)
 def tool_arguments(case: ScoredCase, result: CellResult, *, field: str) -> bool:
     """Every expected call was made, with these arguments at least; each call answers for one of them."""
-    made = list(_calls(result, field))
+    calls = list(_calls(result, field))
     for wanted in _expected_calls(case, field):
-        fitting = next((call for call in made if call.name == wanted.name and _includes(call, wanted)), None)
+        fitting = next((call for call in calls if call.name == wanted.name and _includes(call, wanted)), None)
         if fitting is None:
             return False
-        made.remove(fitting)
+        calls.remove(fitting)
     return True
 
 

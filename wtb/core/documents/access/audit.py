@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from typing_extensions import TypedDict
+
+from wtb.core.values import Json
 
 Outcome = Literal["done", "failed", "unknown"]
 
@@ -23,9 +25,9 @@ class AuditedCall(TypedDict):
     address: str | None
     token: str | None
     operation: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Json]
     outcome: Outcome
-    result: dict[str, Any]
+    result: dict[str, Json]
     error: str | None
     ended_at: str | None
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.documents.events.common import Event, Scores
+from wtb.core.values import Json
 
 # From a checkpoint to another, below which the new head is. Calls of tools by what became of them.
 Rollback = TypedDict(
@@ -71,7 +72,7 @@ class ExecutionCompletedData(TypedDict):
 
     cells: NotRequired[int]
     result: NotRequired[dict[str, str]]
-    values: NotRequired[dict[str, Any]]
+    values: NotRequired[dict[str, Json]]
     case: NotRequired[str]
     repeat: NotRequired[int]
     scores: NotRequired[Scores]

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from wtb.core.documents.events.common import Event
 from wtb.core.providers.faults import ProviderFault
 from wtb.core.scoring.unknown_costs import UnknownCost
+from wtb.core.values import Json
 
 
 class NodeRunEnd(TypedDict):
@@ -33,7 +34,7 @@ class NodeRunEnd(TypedDict):
     error: NotRequired[str]
     task: NotRequired[str]
     writes: NotRequired[dict[str, str]]
-    values: NotRequired[dict[str, Any]]
+    values: NotRequired[dict[str, Json]]
 
 
 class Answer(TypedDict):
@@ -395,4 +396,4 @@ class NodeLog(Event):
     """A node logged a message: node, variant, message, level, and what the user gave beside."""
 
     kind: Literal["node.log"]
-    data: dict[str, Any]
+    data: dict[str, Json]

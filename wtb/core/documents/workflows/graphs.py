@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired
+from typing import NotRequired
 
 from typing_extensions import TypedDict
+
+from wtb.core.values import Json
 
 
 class RegisteredWorkflow(TypedDict):
@@ -32,7 +34,7 @@ class VariantDocument(TypedDict):
 
     name: str
     description: str | None
-    params: dict[str, Any]
+    params: dict[str, Json]
     active: bool
 
 
@@ -64,7 +66,7 @@ class WorkflowDocument(TypedDict):
     name: str
     version: str
     description: str | None
-    metadata: NotRequired[dict[str, Any]]
+    metadata: NotRequired[dict[str, Json]]
     state: dict[str, StateKey]
     entries: list[str]
     nodes: list[NodeDocument]

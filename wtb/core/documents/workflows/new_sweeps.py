@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from wtb.core.values import Json
+
 
 class ColumnDocument(TypedDict):
     """A column of a table of cases.
@@ -28,7 +30,7 @@ class CasePreview(TypedDict):
     """A case as it is read; long texts are cut."""
 
     id: str
-    input: dict[str, Any]
+    input: dict[str, Json]
     expected: Any
     tags: list[str]
 

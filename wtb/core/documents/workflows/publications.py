@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from wtb.core.documents.workflows.graphs import WorkflowDocument
+from wtb.core.values import Json
 
 
 class PublishedType(TypedDict):
@@ -17,7 +18,7 @@ class PublishedType(TypedDict):
     """
 
     shown: str
-    schema: dict[str, Any] | None
+    schema: dict[str, Json] | None
     plain: bool
 
 
@@ -140,7 +141,7 @@ class BuiltInDocument(TypedDict):
     """A built-in evaluator; its options as the JSON Schema of an object."""
 
     name: str
-    options: dict[str, Any]
+    options: dict[str, Json]
 
 
 class PublicationsDocument(TypedDict):

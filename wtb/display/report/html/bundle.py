@@ -37,23 +37,23 @@ def bundle(entry: str) -> str:
     Returns:
         A script in which each module is a function of its own, called once, in the order in which they are needed.
     """
-    made: dict[str, str] = {}
-    _add(entry, made)
-    body = "\n".join(made.values())
+    modules: dict[str, str] = {}
+    _add(entry, modules)
+    body = "\n".join(modules.values())
     if "</script" in body or "<!--" in body:
         raise ValueError(f"a module that {entry} imports would end the script that it stands in")
     return f'"use strict";(() => {{\n{body}\n}})();'
 
 
-def _add(path: str, made: dict[str, str]) -> None:
-    if path in made:
+def _add(path: str, modules: dict[str, str]) -> None:
+    if path in modules:
         return
     text = without_comments((WEB / path).read_text("utf-8"))
     exports: list[str] = []
 
     def variable(imported: str) -> str:
         other = normpath(f"{Path(path).parent}/{imported}")
-        _add(other, made)
+        _add(other, modules)
         return _name(other)
 
     def imported(match: re.Match[str]) -> str:
@@ -83,7 +83,7 @@ def _add(path: str, made: dict[str, str]) -> None:
     if "export default" in text:
         text = text.replace("export default ", "const default_ = ", 1)
         exports.append("default: default_")
-    made[path] = f"const {_name(path)} = (() => {{\n{text}\nreturn {{ {', '.join(exports)} }};\n}})();"
+    modules[path] = f"const {_name(path)} = (() => {{\n{text}\nreturn {{ {', '.join(exports)} }};\n}})();"
 
 
 def _name(path: str) -> str:

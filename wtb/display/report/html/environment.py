@@ -25,7 +25,7 @@ def render(template: str, **context: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
         finalize=text,
@@ -34,6 +34,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"text": text, "name": name}
-    made.globals |= {"sentences": sentences, "gates": gates, "failure_causes": failure_causes}
-    return made
+    environment.filters |= {"text": text, "name": name}
+    environment.globals |= {"sentences": sentences, "gates": gates, "failure_causes": failure_causes}
+    return environment

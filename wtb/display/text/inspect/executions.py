@@ -24,6 +24,7 @@ from wtb.core.documents.lineage import (
     StateDifference,
 )
 from wtb.core.texts import MISSING, money, printable
+from wtb.core.values import Json
 from wtb.display.tables import facts, grid, wrapped
 
 _LINES = 20  # of an output
@@ -183,7 +184,7 @@ def _remarks(cells: Sequence[ExecutionCell], width: int) -> list[str]:
     return ["reasons and comments\n" + "\n".join(lines) + "\n"] if lines else []
 
 
-def state_lines(state: Mapping[str, Any], width: int) -> str:
+def state_lines(state: Mapping[str, Json], width: int) -> str:
     """Return a line for each key of a state that has some."""
     indent = min(30, max(len(key) for key in state) + 2)
     return "".join(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from wtb.core import texts
 from wtb.core.classes.frozen import frozen
+from wtb.core.mappings import Params
 from wtb.core.texts import printable
 from wtb.display.tables import facts, grid, wrapped
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     )
     from wtb.core.documents.workflows.publications import PublicationsDocument, PublishedWorkflowDocument
 
-Parameters = Mapping[str, Mapping[str, Mapping[str, Any]]]
+Parameters = Mapping[str, Mapping[str, Params]]
 
 
 @frozen
@@ -124,7 +125,7 @@ def _node(
     graph: WorkflowDocument,
     name: str,
     order: list[str],
-    parameters: Mapping[str, Mapping[str, Any]],
+    parameters: Mapping[str, Params],
     width: int,
     color: bool,
 ) -> list[str]:
@@ -163,7 +164,7 @@ def _variant_name(variant: VariantDocument, node: NodeDocument) -> str:
     return printable(variant["name"]) + (f" ({', '.join(marks)})" if marks else "")
 
 
-def _about(variant: VariantDocument, parameters: Mapping[str, Any]) -> str:
+def _about(variant: VariantDocument, parameters: Params) -> str:
     given = " ".join(f"{name}={value!r}" for name, value in parameters.items())
     return "  ".join(part for part in (variant["description"], given and f"[{given}]") if part)
 

@@ -48,15 +48,15 @@ def history(document: HistoryDocument, width: int, color: bool = False) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _made(made: Mapping[str, Any] | None) -> str:
+def _made(origin: Mapping[str, Any] | None) -> str:
     """How a person made a checkpoint."""
-    if made is None:
+    if origin is None:
         return ""
     how = {"execution.rolled_back": "rolled back", "execution.redone": "a rollback undone", "fork.made": "forked"}
-    keys = ", ".join(made.get("set") or made.get("changed") or made.get("keys") or ())
-    by = f" by {made['by']}" if made.get("by") else ""
-    why = f": {made['reason']}" if made.get("reason") else ""
-    return f"{how.get(made['kind'], 'edited')}{by}{f' ({keys} changed)' if keys else ''}{why}"
+    keys = ", ".join(origin.get("set") or origin.get("changed") or origin.get("keys") or ())
+    by = f" by {origin['by']}" if origin.get("by") else ""
+    why = f": {origin['reason']}" if origin.get("reason") else ""
+    return f"{how.get(origin['kind'], 'edited')}{by}{f' ({keys} changed)' if keys else ''}{why}"
 
 
 def _left(document: HistoryDocument, width: int) -> str:

@@ -144,11 +144,11 @@ def _label(node: TreeNode) -> str:
     return f"{node['node']}={node['variant']}" if node["varied"] else str(node["node"])
 
 
-def _made(made: Mapping[str, Any]) -> str:
-    by = made.get("by")
-    keys = made.get("set") or made.get("changed") or made.get("keys") or ()
-    how = _MADE.get(made["kind"], "changed by hand")
-    if made["kind"] == "fork.made" and keys:
+def _made(origin: Mapping[str, Any]) -> str:
+    by = origin.get("by")
+    keys = origin.get("set") or origin.get("changed") or origin.get("keys") or ()
+    how = _MADE.get(origin["kind"], "changed by hand")
+    if origin["kind"] == "fork.made" and keys:
         how = "forked and edited by"
     return f"({how}{f' {by}' if by else ''}{': ' + ', '.join(keys) if keys else ''})"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wtb.core.factors.factors import labels_of
+from wtb.core.values import Json
 from wtb.display.matrix import csv
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ def outputs_csv(document: OutputsDocument) -> str:
     return csv.written([names, *([line.get(name) for name in names] for line in lines)])
 
 
-def _line(case: CaseOutputs, cell: CellOutputs, document: OutputsDocument) -> dict[str, Any]:
+def _line(case: CaseOutputs, cell: CellOutputs, document: OutputsDocument) -> dict[str, Json]:
     combination = next(row["combination"] for row in document["rows"] if row["row"] == cell["row"])
-    line: dict[str, Any] = {
+    line: dict[str, Json] = {
         "case": case["case"],
         "repeat": case["repeat"],
         "tags": ", ".join(case["tags"]),
@@ -48,7 +49,7 @@ def _line(case: CaseOutputs, cell: CellOutputs, document: OutputsDocument) -> di
     }
 
 
-def _parts(case: CaseOutputs, cell: CellOutputs, document: OutputsDocument) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _parts(case: CaseOutputs, cell: CellOutputs, document: OutputsDocument) -> Iterator[tuple[str, Mapping[str, Json]]]:
     yield "input", {key: _text(value) for key, value in case["input"].items()}
     yield "output", {key: _text(cell["outputs"][key]) if key in cell["outputs"] else None for key in document["keys"]}
     for metric in document["metrics"]:

@@ -15,14 +15,15 @@ from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from wtb.core.classes.frozen import frozen
 from wtb.execution.sandbox.shared.routed_output import RoutedStream
 from wtb.execution.sandbox.shared.shared_run import SharedRun, current_run, place_of
 
 Arguments = tuple[Any, ...]
-Options = Mapping[str, Any]
+Options: TypeAlias = Mapping[str, Any]
+"""The keyword arguments of a call of such a function, as user code gives them."""
 
 
 @frozen(slots=True)

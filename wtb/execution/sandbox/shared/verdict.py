@@ -23,7 +23,7 @@ class Verdict:
     culprit: int | None = None
     is_apart: bool = False
 
-    def head(self) -> Mapping[str, Any]:
+    def head(self) -> Mapping[str, str | int | bool]:
         """Return the fields that differ from their defaults, for a frame."""
         return {name: value for name in ("lost", "culprit", "is_apart") if (value := getattr(self, name))}
 

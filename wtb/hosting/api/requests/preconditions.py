@@ -14,6 +14,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from wtb.core.errors import NotFound
+from wtb.core.mappings import Arguments
 from wtb.display.json_text import as_json
 from wtb.hosting.api.problems import Problem
 from wtb.hosting.api.requests.idempotency import request_digest
@@ -39,7 +40,7 @@ def is_known(request: Request, tag: str | None) -> bool:
 
 
 def changed_if_current(
-    acting: Context, request: Request, route: Route, arguments: Mapping[str, Any], answer: Callable[[], Response]
+    acting: Context, request: Request, route: Route, arguments: Arguments, answer: Callable[[], Response]
 ) -> Response:
     """Carry a change out if what it is about is as the request says, in `If-Match`.
 

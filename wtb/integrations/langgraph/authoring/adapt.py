@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import did_you_mean
+from wtb.core.mappings import Params
 from wtb.integrations.langgraph.authoring.compile import compile_graph
 from wtb.integrations.langgraph.authoring.nodes import GraphVariant
 from wtb.integrations.langgraph.authoring.workflow import GraphWorkflow
@@ -19,7 +20,7 @@ class _Added:
     node: str
     name: str
     fn: Any
-    params: Mapping[str, Any]
+    params: Params
     description: str
 
 

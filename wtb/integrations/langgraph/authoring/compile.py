@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from typing import Any
 
 from langgraph.constants import END, START
@@ -15,10 +14,11 @@ from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 
 from wtb.authoring.code.resolve import made_by
 from wtb.core.errors import InputError, WorkflowError
+from wtb.core.mappings import Params
 from wtb.integrations.langgraph.authoring.nodes import ROOT, Graph, entrypoint_of
 
 
-def compile_graph(thing: Any, where: str, params: Mapping[str, Any] | None = None) -> Graph:
+def compile_graph(thing: Any, where: str, params: Params | None = None) -> Graph:
     """A graph that can be run. Raises InputError or WorkflowError for what is none.
 
     params: arguments for a function that makes one.
@@ -42,19 +42,19 @@ def compile_graph(thing: Any, where: str, params: Mapping[str, Any] | None = Non
     return compile_graph(made_by((lambda: thing(**params)) if params else thing, where), where)
 
 
-def _as_state_graph(made: Graph) -> CompiledStateGraph[Any, Any, Any, Any]:
+def _as_state_graph(pregel: Graph) -> CompiledStateGraph[Any, Any, Any, Any]:
     """An entrypoint of the functional API as a graph of one node. The state is its input, then what it returns.
 
-    made: by `@entrypoint`. Its checkpointer is not used, so `previous` is None, as in the first run of a thread.
+    pregel: by `@entrypoint`. Its checkpointer is not used, so `previous` is None, as in the first run of a thread.
     """
-    ((name, node),) = made.nodes.items()
-    builder: StateGraph[Any, Any, Any, Any] = StateGraph(object, context_schema=made.context_schema)
-    retries, cached = made.retry_policy or None, made.cache_policy
+    ((name, node),) = pregel.nodes.items()
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(object, context_schema=pregel.context_schema)
+    retries, cached = pregel.retry_policy or None, pregel.cache_policy
     builder.add_node(name, node.bound, retry_policy=retries, cache_policy=cached, timeout=node.timeout)
     builder.add_edge(START, name)
     builder.add_edge(name, END)
-    graph = builder.compile(name=made.name, store=made.store, cache=made.cache)
-    graph.config, graph.step_timeout = made.config, made.step_timeout
+    graph = builder.compile(name=pregel.name, store=pregel.store, cache=pregel.cache)
+    graph.config, graph.step_timeout = pregel.config, pregel.step_timeout
     # What it returns is the state, also where that is None, which a node of a StateGraph does not write.
     write = ChannelWrite([ChannelWriteEntry(ROOT, mapper=_returned)])
     graph.nodes[name] = graph.nodes[name].copy({"writers": [write]})

@@ -112,10 +112,15 @@ class GraphNode(Node):
         again = {} if self.own.error_handler_node else {"retry_policy": None}
         if variant.fn is self.own_fn and not variant.params:
             return self.own.copy({**again, "cache_policy": None})
-        made = _compile_node(
+        compiled = _compile_node(
             self.graph, self.place, partial(variant.fn, **variant.params) if variant.params else variant.fn
         )
-        only = {"bound": made.bound, "channels": made.channels, "mapper": made.mapper, "subgraphs": made.subgraphs}
+        only = {
+            "bound": compiled.bound,
+            "channels": compiled.channels,
+            "mapper": compiled.mapper,
+            "subgraphs": compiled.subgraphs,
+        }
         return self.own.copy({**again, "cache_policy": None, **only})
 
     def copy(self) -> Self:
@@ -221,8 +226,8 @@ def _compile_node(graph: Graph, place: str, fn: Any) -> PregelNode:
         fn = function_of(entrypoint.bound)
     own_input = {} if _state_keys(fn) and ROOT not in twin.channels else {"input_schema": spec.input_schema}
     twin.add_node(place, fn, metadata=spec.metadata, timeout=spec.timeout, **own_input)
-    made: PregelNode = twin.compile().nodes[place]
-    return made
+    compiled: PregelNode = twin.compile().nodes[place]
+    return compiled
 
 
 def _state_keys(fn: Any) -> Sequence[str]:

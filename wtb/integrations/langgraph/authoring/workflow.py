@@ -19,6 +19,7 @@ from wtb.authoring.state_schema import Key, Schema, is_typed_dict
 from wtb.authoring.workflow import DEFAULT, Workflow
 from wtb.authoring.workflow_facts import WorkflowFacts
 from wtb.core.errors import InputError, WorkflowError
+from wtb.core.mappings import Params
 from wtb.integrations.langgraph.authoring.compile import compile_graph
 from wtb.integrations.langgraph.authoring.edges import Arrows
 from wtb.integrations.langgraph.authoring.nodes import ROOT, ChosenGraph, Graph, GraphNode, full_name
@@ -199,7 +200,7 @@ class GraphWorkflow(Workflow):
                         if inner != name and one.startswith(f"{start}."):
                             yield f"{what} {one!r} is named as those of the graph {inner!r} are; expected another name"
 
-    def param_problems(self, params: Mapping[str, Any]) -> list[str]:
+    def param_problems(self, params: Params) -> list[str]:
         for graph in self.roots.values():  # a graph within takes what it can of it
             try:
                 context_of(graph, params)
@@ -208,7 +209,7 @@ class GraphWorkflow(Workflow):
         return []
 
 
-def context_of(graph: Graph, params: Mapping[str, Any]) -> Any:
+def context_of(graph: Graph, params: Params) -> Any:
     """What nodes find in `runtime.context`. Raises TypeError or ValueError where the params do not fit its schema."""
     return _coerce_context(graph.context_schema, dict(params)) if params else None
 

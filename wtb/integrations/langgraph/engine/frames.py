@@ -6,7 +6,7 @@ nodes are nodes like all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.managed.base import ManagedValueMapping
 from langgraph.pregel._checkpoint import LATEST_VERSION
 
+from wtb.core.mappings import State
 from wtb.integrations.langgraph.authoring.nodes import Graph, full_name
 
 Write = tuple[str, Any]
@@ -105,7 +106,7 @@ class Frame:
         }
 
 
-def open_channels(graph: Graph, values: Mapping[str, Any]) -> tuple[Channels, ManagedValueMapping]:
+def open_channels(graph: Graph, values: State) -> tuple[Channels, ManagedValueMapping]:
     """The channels of a graph with these values, and its managed values."""
     managed: ManagedValueMapping = graph.builder.managed  # type: ignore[attr-defined]
     opened = {

@@ -174,8 +174,8 @@ class GraphEngine:
         """The nodes of a node's graph, with itself under a variant."""
         found = self._nodes.get((node.name, variant))
         if found is None:
-            made = node.compile(node.variants[variant])
-            found = self._nodes[node.name, variant] = {**node.graph.nodes, node.place: made}
+            compiled = node.compile(node.variants[variant])
+            found = self._nodes[node.name, variant] = {**node.graph.nodes, node.place: compiled}
         return found
 
     def _stepper(

@@ -36,6 +36,7 @@ from langgraph.types import Command, PregelExecutableTask
 
 from wtb.core.classes.frozen import frozen
 from wtb.core.errors import StateError
+from wtb.core.mappings import State
 from wtb.integrations.langgraph.authoring.nodes import Graph
 from wtb.integrations.langgraph.engine.frames import IN_PLACE, Branch, Frame, open_channels, path_to
 from wtb.integrations.langgraph.engine.interrupts import Interrupts
@@ -81,7 +82,7 @@ class Stepper:
     def _has_started(self, frame: Frame, start: PregelExecutableTask) -> None:
         self._apply(frame, [PregelTaskWrites((PULL, START), START, list(start.writes), start.triggers)])
 
-    def at_nodes(self, graph: Graph, name: str, values: Mapping[str, Any], nodes: Sequence[str]) -> Frame:
+    def at_nodes(self, graph: Graph, name: str, values: State, nodes: Sequence[str]) -> Frame:
         """A frame with these values of channels whose next nodes are given, as if an edge had led to them."""
         to = {f"branch:to:{node}": None for node in nodes}
         channels, managed = open_channels(graph, values)

@@ -20,6 +20,7 @@ from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.types import Command, Send
 
 from wtb.core.errors import StateError
+from wtb.core.mappings import State
 from wtb.core.serialization.codec import decode, digest, encode
 from wtb.core.tree.checkpoints import HIDDEN, Position
 from wtb.core.values import Value, Values, differing, stored
@@ -91,12 +92,12 @@ class Known:
         self._found: dict[int, tuple[Any, Value]] = {}
 
     def decode(self, value: Value) -> Any:
-        made = decode(value.data)
-        self._found[id(made)] = made, value
-        return made
+        decoded = decode(value.data)
+        self._found[id(decoded)] = decoded, value
+        return decoded
 
-    def value(self, made: Any) -> Value | None:
-        found = self._found.get(id(made))
+    def value(self, decoded: Any) -> Value | None:
+        found = self._found.get(id(decoded))
         return None if found is None else found[1]
 
 
@@ -148,8 +149,8 @@ def writes_of(values: Values, known: Known) -> list[Write]:
     found = []
     for key, value in sorted(values.items(), key=lambda item: int(item[0].partition(AGAIN)[2] or 0)):
         channel = key.partition(AGAIN)[0].removeprefix(HIDDEN)
-        made = known.decode(value)
-        found.append((channel, _send(made) if channel == TASKS else made))
+        decoded = known.decode(value)
+        found.append((channel, _send(decoded) if channel == TASKS else decoded))
     return found
 
 
@@ -360,7 +361,7 @@ def leaves_by_key(root: Frame, position: Position) -> dict[str, tuple[Frame, Bra
     return {task.key: found[task.node][task.number] for task in position.tasks}
 
 
-def plain_state(graph: Graph, state: Values, known: Known) -> dict[str, Any]:
+def plain_state(graph: Graph, state: Values, known: Known) -> State:
     """The values of a graph's own keys that are there."""
     return {
         name: known.decode(state[name]) for name in graph.channels if name in state and not is_internal(graph, name)

@@ -169,10 +169,10 @@ class Running:
     def push(self, task: PregelExecutableTask, index: int, call: Any = None) -> PregelExecutableTask | None:
         """A call of a `@task` from within the node: it runs in this attempt."""
         path = (PUSH, task.path, index, task.id, call)
-        made = executable(self.frame, path, self.nodes, task.config, self.store)
-        if made is not None and call is not None:
-            self.listener.task_began(made.id, made.name, call.input)
-        return made
+        pushed_task = executable(self.frame, path, self.nodes, task.config, self.store)
+        if pushed_task is not None and call is not None:
+            self.listener.task_began(pushed_task.id, pushed_task.name, call.input)
+        return pushed_task
 
     async def apush(self, task: PregelExecutableTask, index: int, call: Any = None) -> PregelExecutableTask | None:
         return self.push(task, index, call)
@@ -181,7 +181,7 @@ class Running:
         name = self.nodes[failed.name].error_handler_node
         if not name:
             return None
-        made = prepare_node_error_handler_task(
+        handler_task = prepare_node_error_handler_task(
             failed,
             handler_node_name=name,
             failed_error=error,
@@ -195,8 +195,8 @@ class Running:
             stop=self.frame.stop,
             store=self.store,
         )
-        self.handler = None if made is None else made.id
-        return made
+        self.handler = None if handler_task is None else handler_task.id
+        return handler_task
 
     async def ahandle_error(self, failed: PregelExecutableTask, error: BaseException) -> PregelExecutableTask | None:
         return self.handle_error(failed, error)

@@ -208,9 +208,9 @@ class Saver(BaseCheckpointSaver[Any]):
         place = place_of(config)
         found = self._threads.find(thread_id=place[0], namespace=place[1], id=id_of(config), limit=1)
         for each in found:
-            channels, made = tuple_of(self.serde, each)
+            channels, checkpoint_tuple = tuple_of(self.serde, each)
             self._remember(place, Head(each.row["id"], channels))
-            return made
+            return checkpoint_tuple
         return None
 
     def list(

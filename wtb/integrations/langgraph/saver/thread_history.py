@@ -59,7 +59,7 @@ def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
     while at is not None:
         line.append(at)
         at = by_id.get(_id(at.parent_config)) if at.parent_config else None
-    made: list[Checkpoint] = []
+    checkpoints: list[Checkpoint] = []
     runs: dict[str, RecordedRun] = {}
     visits: dict[str, int] = {}
     before: StateSnapshot | None = None
@@ -72,13 +72,13 @@ def history(graph: Graph, config: RunnableConfig) -> ExecutionHistory:
             runs.update((task.id, _run(task, visits, _time(before), _time(snapshot))) for task in done)
         for node in dict.fromkeys(writer.node for writer in writers):
             visits[node] = visits.get(node, 0) + 1
-        made.append(_checkpoint(snapshot, made[-1].id if made else None, writers, dict(visits)))
+        checkpoints.append(_checkpoint(snapshot, checkpoints[-1].id if checkpoints else None, writers, dict(visits)))
         before = snapshot
     unfinished: list[RecordedRun] = []
     if before is not None:
         stopped = [task for task in _tasks(before) if task.error or task.interrupts]
         unfinished = [_run(task, visits, _time(before), None) for task in stopped]
-    return ExecutionHistory(made, runs=runs, unfinished=unfinished)
+    return ExecutionHistory(checkpoints, runs=runs, unfinished=unfinished)
 
 
 def _saved_writers(snapshot: StateSnapshot) -> tuple[Writer, ...]:

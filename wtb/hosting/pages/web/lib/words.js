@@ -130,7 +130,7 @@ export const words = {
     nodeRuns: (/** @type {string} */ executed, /** @type {string} */ unshared) => `Node runs: ${executed} instead of ${unshared}`,
     atLeast: (/** @type {string} */ least) => `${least} or more`,
     most: (/** @type {string} */ most) => `It pauses before it costs more than ${most}.`,
-    noPrice: "There is no limit on what it costs. wtb plan --pilot runs a few cases and tells what all of them would.",
+    noPrice: "There is no limit on what it costs. wtb pilot runs a few cases and tells what all of them would.",
     price: (/** @type {string} */ usd, /** @type {string} */ attempts) => `About ${usd}, by what ${attempts} earlier attempts of these nodes cost.`,
     noHistory: "What it would cost is not known: not every node of it has run before.",
     whatIf: "With other repeats",
