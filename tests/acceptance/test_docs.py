@@ -460,7 +460,7 @@ def command_names(command: Any, name: str) -> list[str]:
 
 
 def known_words(command: Any, words: list[str], where: str) -> None:
-    while words and hasattr(command, "commands") and re.fullmatch(r"[a-z]+", words[0]):
+    while words and hasattr(command, "commands") and re.fullmatch(r"[a-z]+(-[a-z]+)*", words[0]):
         assert words[0] in command.commands, f"{where}: there is no command '{words[0]}'"
         command = command.commands[words.pop(0)]
     options = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
