@@ -95,9 +95,9 @@ steady: .venv/all-ready ## Run the tests that wait, TIMES=30 times, while every 
 	@$(COMPILED)
 	$(BIN)/python -m tests.steady --times $(TIMES) $(TESTS)
 
-pictures: demo .venv/all-ready chromium ## Take the pictures of the README and the docs again
+pictures: demo .venv/all-ready chromium ## Take the pictures of the docs again
 	$(BIN)/python -m tests.pictures
-	WTB_UPDATE_DOCS=1 $(BIN)/python -m pytest -q tests/acceptance/test_docs.py -k "page_runs and README"
+	WTB_UPDATE_DOCS=1 $(BIN)/python -m pytest -q tests/acceptance/test_docs.py -k "page_runs and first-sweep"
 
 docs: .venv/all-ready chromium ## Build the site from the pages into out/site and test it; a link that leads nowhere is an error
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d out/doctrees . out/site
@@ -124,13 +124,14 @@ pin: ## Pin the images of deploy/ to their digests; needs Docker and a network
 pythons: ## Run the unit tests and one sweep with each Python of the PATH and of pyenv, in environments of their own
 	$(PYTHON) scripts/pythons.py
 
-check: .venv/all-ready ## Lint and type-check, look whether tests/prose has every text, and count untyped mappings
+check: .venv/all-ready ## Lint and type-check, look whether tests/prose has every text, and count untyped mappings and the words of the docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.prose --check
 	$(BIN)/python scripts/count_untyped.py
+	$(BIN)/python -m scripts.plain_docs
 
 prose: .venv/all-ready ## Write the texts that users read to tests/prose again, after a change of one; the diff shows which sentences changed
 	$(BIN)/python -m scripts.prose
@@ -141,7 +142,7 @@ mutants: .venv/all-ready ## Apply each mutant of tests/structure to a copy, and 
 schemas: .venv/all-ready ## Write the JSON Schemas of documents, their contract and the table of docs/json.md, after a change of wtb/core/documents
 	$(BIN)/python -m scripts.write_schemas
 
-operations: .venv/all-ready ## Write the tables of docs/python.md, docs/api.md and docs/access.md again, after a change of operations or routes
+operations: .venv/all-ready ## Write the tables of docs/operations.md and docs/api.md again, after a change of operations or routes
 	$(BIN)/python -m scripts.write_operations
 
 untyped: ## Count types that are mappings to anything, which have a bound
@@ -159,7 +160,7 @@ bench: .venv/bench-ready ## Measure speed and memory as ratios side by side
 bench-pages: .venv/bench-ready chromium ## Measure what the pages take in a browser
 	$(BIN)/python -m benchmarks pages
 
-simulate: .venv/all-ready ## Simulate sweeps whose truth is known; tables go to docs/statistics.md and simulations/figures.md
+simulate: .venv/all-ready ## Simulate sweeps whose truth is known; tables go to docs/simulated.md and simulations/figures.md
 	$(BIN)/python -m simulations --update
 
 simulate-some: .venv/all-ready ## Simulate a thirtieth of what has a bound, which CI does: minutes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from simulations.promises import Found, Promise
 
-PAGE, FIGURES = Path("docs/statistics.md"), Path("simulations/figures.md")
+PAGE, FIGURES = Path("docs/simulated.md"), Path("simulations/figures.md")
 
 # The summary of the page: what is claimed, and the claims whose figures it takes together.
 OVERVIEW = (

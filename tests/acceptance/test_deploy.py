@@ -432,8 +432,8 @@ def test_the_role_of_all_parts_is_no_superuser_and_owns_its_database(servers_fol
 
 
 def upgrade_of_the_role() -> list[tuple[str, str]]:
-    """What docs/workers.md says to do before role.sql, where `wtb` is the superuser: (user, statement)."""
-    text = (ROOT / "docs" / "workers.md").read_text("utf-8")
+    """What deploy/README.md says to do before role.sql, where `wtb` is the superuser: (user, statement)."""
+    text = (ROOT / "deploy" / "README.md").read_text("utf-8")
     found = re.findall(r'psql --username=(\w+) --dbname=postgres --command="([^"]+)"', text)
     assert [user for user, _ in found] == ["wtb", "upgrade", "postgres"]
     return found[:2]

@@ -56,7 +56,9 @@ PAGES = [
     for page in sorted(ROOT.glob(name))
 ]
 MARKED_PAGES = [
-    pytest.param(page, id=page.name, marks=[pytest.mark.nodes("langgraph")] if page.name == "langgraph.md" else [])
+    pytest.param(
+        page, id=page.name, marks=[pytest.mark.nodes("langgraph")] if page.name.startswith("langgraph") else []
+    )
     for page in PAGES
 ]
 UPDATE = bool(os.environ.get("WTB_UPDATE_DOCS"))
@@ -276,7 +278,7 @@ class Page:
 
     def runs_inside(self, command: str) -> bool:
         """Whether it may run in this process: of a process of its own, most would be imports."""
-        by_itself = self.path.name == "README.md" and command.startswith("wtb run")
+        by_itself = self.path.name == "first-sweep.md" and command.startswith("wtb run")
         return ALONE.fullmatch(re.sub(r"'[^']*'", "''", command)) is not None and not by_itself
 
     def shell(self, command: str, code: int, block: Block, *, merge: bool, given: str = "") -> str:
@@ -381,6 +383,9 @@ def end_processes(place: Path) -> None:
 def test_there_are_pages() -> None:
     assert {page.name for page in PAGES} >= {
         "README.md",
+        "first-sweep.md",
+        "langgraph-tutorial.md",
+        "nightly.md",
         "authoring.md",
         "langgraph.md",
         "sweep-file.md",
@@ -394,7 +399,14 @@ def test_there_are_pages() -> None:
         "schedules.md",
         "ci.md",
         "access.md",
+        "tokens.md",
+        "sign-in.md",
         "api.md",
+        "http.md",
+        "judges.md",
+        "judge-labels.md",
+        "cases.md",
+        "factors.md",
         "client.md",
     }
 
@@ -448,7 +460,7 @@ def command_names(command: Any, name: str) -> list[str]:
 
 
 def known_words(command: Any, words: list[str], where: str) -> None:
-    while words and hasattr(command, "commands") and re.fullmatch(r"[a-z]+", words[0]):
+    while words and hasattr(command, "commands") and re.fullmatch(r"[a-z]+(-[a-z]+)*", words[0]):
         assert words[0] in command.commands, f"{where}: there is no command '{words[0]}'"
         command = command.commands[words.pop(0)]
     options = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
@@ -487,13 +499,14 @@ def test_the_table_of_the_context_is_complete() -> None:
     internal |= {"awaited_s", "lag_s", "failed_calls", "unknown_cost", "warn_once", "warned"}
     public = {name for name, _ in inspect.getmembers(Context) if not name.startswith("_")}
     public |= {name for name in Context.__dataclass_fields__ if not name.startswith("_")}
-    assert {name.removeprefix("ctx.") for name in table_names("authoring.md", "The context")} == public - internal
+    named = {name.removeprefix("ctx.") for name in table_names("workflow-reference.md", "The context")}
+    assert named == public - internal
 
 
 def test_the_table_of_node_options_is_complete() -> None:
     from wtb.authoring.nodes import NodeOptions
 
-    assert set(table_names("authoring.md", "Node options")) == set(NodeOptions.__annotations__)
+    assert set(table_names("workflow-reference.md", "Node options")) == set(NodeOptions.__annotations__)
 
 
 def test_the_tables_of_keys_are_complete() -> None:
@@ -526,7 +539,7 @@ def test_the_table_of_an_answer_is_complete(folder: Path) -> None:
 def test_the_table_of_evaluators_is_complete() -> None:
     from wtb.authoring.evaluation.built_in import BUILT_IN
 
-    assert set(table_names("sweep-file.md", "Built-in evaluators")) == set(BUILT_IN)
+    assert set(table_names("built-in-evaluators.md", "Built-in evaluators")) == set(BUILT_IN)
 
 
 def test_the_tables_of_the_contract_name_what_a_matrix_holds(folder: Path) -> None:
@@ -537,9 +550,9 @@ def test_the_tables_of_the_contract_name_what_a_matrix_holds(folder: Path) -> No
     wf = Workflow("one")
     wf.entry(wf.node(lambda state: {"a": 1}, name="a"))
     made = Sweep(workflow=wf, cases=[{"input": {}}], vary={"a": "all"}, evaluate=["node_runs"]).run()
-    named = set(table_names("results.md", "The JSON contract"))
+    named = set(table_names("matrix-json.md", "Keys"))
     assert {name for name in paths(made.matrix()) if not name.startswith("cells.")} <= named
-    assert set(made.cells()[0]) <= set(table_names("results.md", "Cells as JSON")) == set(CellDocument.__annotations__)
+    assert set(made.cells()[0]) <= set(table_names("cells.md", "Cells as JSON")) == set(CellDocument.__annotations__)
     made.database.close()
 
 
@@ -569,7 +582,7 @@ def paths(document: Any, before: str = "") -> Iterator[str]:
 def test_the_table_of_events_is_complete() -> None:
     from wtb.core.documents.events.texts import _SAYS
 
-    assert set(table_names("results.md", "Events")) == set(_SAYS)
+    assert set(table_names("events.md", "Kinds")) == set(_SAYS)
 
 
 def test_unreadable_yaml_would_be_noticed(folder: Path) -> None:

@@ -20,7 +20,7 @@ from wtb.core.scoring.figures import Observed
 from wtb.planning.sweep_spec import read_evaluators
 
 PAGE = Path(__file__).parents[2] / "docs" / "evaluators.md"
-ELSEWHERE = ("judge", "wtb judge rank", "wtb label", "wtb judge check")  # tried by docs/judges.md
+ELSEWHERE = ("judge", "wtb judge rank", "wtb label", "wtb judge check")  # tried by docs/judge-labels.md
 OF_OTHERS = ("weight", "assert")  # options, and no evaluators
 BARE = ("tokens", "node_runs", "assertions")  # that take no option
 RIGHT = "Your refund is on its way."

@@ -81,7 +81,7 @@ def test_rows_are_compared_two_at_a_time_as_the_docs_show(
     monkeypatch.setenv("WTB_DATABASE_URL", f"sqlite:///{tmp_path / 'wtb.db'}")
     pairwise.main(["--output", str(tmp_path / "out")])
     said = [line.rstrip() for line in capsys.readouterr().out.strip().splitlines()]
-    page = (ROOT / "docs" / "judges.md").read_text("utf-8")
+    page = (ROOT / "examples" / "judges" / "README.md").read_text("utf-8")
     shown = page.partition("`python -m examples.judges.pairwise`")[2].partition("```text\n")[2].partition("```")[0]
     assert said == [line.rstrip() for line in shown.strip().splitlines()]
     with (tmp_path / "out" / "pairs.csv").open(encoding="utf-8", newline="") as stream:

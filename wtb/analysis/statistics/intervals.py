@@ -1,4 +1,4 @@
-"""Intervals of means, by the method that simulation shows to cover (docs/statistics.md has the figures).
+"""Intervals of means, by the method that simulation shows to cover (docs/simulated.md has the figures).
 
 - Pass rates: Wilson (1927); their paired differences: Bonett & Price (2012).
 - Everything else: the hull of Student's t interval and of Hall's (1992), which takes the skewness out of t. Student's

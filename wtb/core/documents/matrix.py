@@ -1,4 +1,4 @@
-"""The matrix of a sweep: combination x metric, as `wtb matrix` prints it. docs/results.md says what the keys mean."""
+"""The matrix of a sweep: combination x metric, as `wtb matrix` prints it. docs/matrix-json.md lists the keys."""
 
 from __future__ import annotations
 

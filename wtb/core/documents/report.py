@@ -1,4 +1,4 @@
-"""The evidence of a sweep: what `wtb report --format json` prints. docs/report.md says what the keys mean."""
+"""The evidence of a sweep: what `wtb report --format json` prints. docs/report-json.md lists the keys."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Route:
     @property
     def summary(self) -> str:
         """What it does, in one sentence."""
-        return f"Say what this would do: {self.operation.summary}" if self.preview else self.operation.summary
+        return f"Preview: {self.operation.summary}" if self.preview else self.operation.summary
 
 
 T = TypeVar("T")

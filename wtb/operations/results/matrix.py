@@ -130,7 +130,7 @@ def report(
         sort: What orders the rows, as for `matrix`.
 
     Returns:
-        The evidence; docs/report.md names its keys. It has all rows; `view` of its `matrix` names those that are shown.
+        The evidence; docs/report-json.md lists its keys. It has all rows; `view` of its `matrix` names the shown ones.
 
     Raises:
         InputError: If there is no such sweep, level or metric.

@@ -1,6 +1,6 @@
 """The evidence of a sweep: its matrix and what stands behind it, as one document that every form of the report shows.
 
-docs/report.md says what each key means. What the data cannot say is None, with the reason in words.
+docs/report-json.md lists the keys. What the data cannot say is None, with the reason in words.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def gather(database: Database, sweep: SweepRow, *, full: bool = False) -> Eviden
         full: Open every case, and cut no value of it.
 
     Returns:
-        The evidence as plain JSON; docs/report.md names its keys.
+        The evidence as plain JSON; docs/report-json.md lists its keys.
     """
     scored = Scores(database, sweep)
     matrix = kept_matrix(database, sweep) or build(database, sweep, scored)
