@@ -107,10 +107,10 @@ def audited(function: Callable[P, R]) -> Callable[P, R]:
     def noted(*args: P.args, **kwargs: P.kwargs) -> R:
         if _current.get() is not None:
             return function(*args, **kwargs)
-        given = dict(signature.bind(*args, **kwargs).arguments)
-        context = given.pop("context")
+        arguments = dict(signature.bind(*args, **kwargs).arguments)
+        context = arguments.pop("context")
         assert isinstance(context, Context)
-        call = _Call(context, _name_of(function), _shown(signature, given))
+        call = _Call(context, _name_of(function), _collect_arguments(signature, arguments))
         reset = _current.set(call)
         try:
             with context.database.joined(call.begin) as joined:
@@ -177,11 +177,11 @@ def _name_of(function: Callable[..., object]) -> str:
     return _names()[f"{function.__module__.removeprefix('wtb.operations.')}:{function.__name__}"]
 
 
-def _shown(signature: inspect.Signature, given: Mapping[str, object]) -> dict[str, Json]:
+def _collect_arguments(signature: inspect.Signature, arguments: Mapping[str, object]) -> dict[str, Json]:
     """Return what a call gives besides defaults, as it may be shown."""
-    found = {name: value for name, value in given.items() if value is not signature.parameters[name].default}
-    shown = {name: _hidden(value) if name in _SECRET else shown_argument(value) for name, value in found.items()}
-    return {name: value for name, value in shown.items() if value is not None}
+    passed = {name: value for name, value in arguments.items() if value is not signature.parameters[name].default}
+    loggable = {name: _hidden(value) if name in _SECRET else shown_argument(value) for name, value in passed.items()}
+    return {name: value for name, value in loggable.items() if value is not None}
 
 
 def _hidden(value: object) -> Json:
@@ -232,9 +232,9 @@ def _moment(value: datetime) -> Json:
 
 @shown_argument.register
 def _mapping(value: Mapping) -> Json:  # type: ignore[type-arg]  # as singledispatch takes it
-    return {shown_text(str(key)): shown_argument(one) for key, one in list(value.items())[:_MOST_ITEMS]}
+    return {shown_text(str(key)): shown_argument(part) for key, part in list(value.items())[:_MOST_ITEMS]}
 
 
 @shown_argument.register
 def _collection(value: Collection) -> Json:  # type: ignore[type-arg]
-    return [shown_argument(one) for one in list(value)[:_MOST_ITEMS]]
+    return [shown_argument(member) for member in list(value)[:_MOST_ITEMS]]

@@ -54,7 +54,7 @@ class DatabaseCheckpoints:
         """
         row = find_one(self._database, execution)
         history = read_history(self._database, row)
-        check_parent(row.id, checkpoint, {one.id for one in (*history, *history.inside, *history.left)})
+        check_parent(row.id, checkpoint, {earlier.id for earlier in (*history, *history.inside, *history.left)})
         ids = SweepIds(row.session_id, row.sweep_id, row.owner_id or "")
         batch = Batch()
         batch.add(

@@ -247,12 +247,12 @@ class Context:
         """Return it; see `Backend`."""
         return self
 
-    def authorize(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    def authorize(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
         """Ask policies, if there are any, whether who acts may carry out an operation; `checked` does so for each.
 
         Args:
             function: The operation.
-            given: Its arguments by name.
+            arguments: Its arguments by name.
 
         Raises:
             AccessDenied: If they do not allow it.
@@ -261,7 +261,7 @@ class Context:
         if find_policies() is not None:
             from wtb.operations.policy.asking import authorize  # which few need, and takes its time to import
 
-            authorize(self.database, self.principal, function, given)
+            authorize(self.database, self.principal, function, arguments)
 
     @property
     def principal(self) -> str:
@@ -314,16 +314,16 @@ class Context:
                 self._publishers.pop().close()
         self.database.close()
 
-    def session_name(self, given: str | None = None) -> str:
+    def session_name(self, name: str | None = None) -> str:
         """Return the session that an operation uses: the one given, else this one, else that of the environment."""
-        return named_session(self.database, given or self.session)
+        return named_session(self.database, name or self.session)
 
-    def project_name(self, given: str | None = None) -> str:
+    def project_name(self, name: str | None = None) -> str:
         """Return the project that something new belongs to: the one given, else the only one of who acts."""
         mine = self.database.scope.projects
-        if given is None and mine is not None and len(mine) == 1:
+        if name is None and mine is not None and len(mine) == 1:
             return next(iter(mine))
-        return given or DEFAULT_PROJECT
+        return name or DEFAULT_PROJECT
 
     def because(self, reason: str | None) -> str:
         """Return who acts and their reason, as the reason that is kept of a change."""

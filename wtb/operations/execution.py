@@ -75,15 +75,15 @@ def start(
     keys["run"] = {**keys.get("run", {}), **options}
     if isinstance(db, Context) and db.session is not None:
         keys.setdefault("session", db.session)
-    found = workflow if isinstance(workflow, str) else as_workflow(workflow, "workflow")
+    checked_workflow = workflow if isinstance(workflow, str) else as_workflow(workflow, "workflow")
     levels, texts = read_level_files(variants, "variants")
     keys["texts"] = {**keys.get("texts", {}), **texts}
-    prepared = prepare_single(found, input, variants=levels, from_node=from_node, **keys)
+    prepared = prepare_single(checked_workflow, input, variants=levels, from_node=from_node, **keys)
     check_options(
         prepared, breakpoints=breakpoints, until=until
     )  # what needs no database is refused before there is one
     context = db if isinstance(db, Context) else open_context(db)
-    own = None if isinstance(found, str) else found
+    own = None if isinstance(checked_workflow, str) else checked_workflow
     if queued:
         submitted = submit(context, prepared, breakpoints=breakpoints, until=until, create_only=create_only)
         return ExecutionHandle(context, submitted.sweep, own)

@@ -25,12 +25,12 @@ def row_number(every: Sequence[Mapping[str, str]], name: str, row: int | str) ->
     """
     if isinstance(row, int) or row.isdecimal():
         return int(row)
-    found = _matching(every, _pairs(every, name, row), f"{name}: ")
-    if len(found) > 1:
-        rows = "; ".join(f"{number} ({in_words(every[number])})" for number in found[:_MOST_ROWS])
-        more = f" and {len(found) - _MOST_ROWS:,} more" if len(found) > _MOST_ROWS else ""
-        raise InputError(f"{name} {row!r} is {len(found):,} rows: {rows}{more}; expected one", argument=name)
-    return found[0]
+    numbers = _matching(every, _pairs(every, name, row), f"{name}: ")
+    if len(numbers) > 1:
+        rows = "; ".join(f"{number} ({in_words(every[number])})" for number in numbers[:_MOST_ROWS])
+        more = f" and {len(numbers) - _MOST_ROWS:,} more" if len(numbers) > _MOST_ROWS else ""
+        raise InputError(f"{name} {row!r} is {len(numbers):,} rows: {rows}{more}; expected one", argument=name)
+    return numbers[0]
 
 
 def row_numbers(every: Sequence[Mapping[str, str]], name: str, rows: Sequence[int | str]) -> list[int]:

@@ -73,17 +73,17 @@ class Sweep:
             "workflow": path,
             "cases": str(cases) if isinstance(cases, Path) else cases,
             "vary": {node: list(v) if isinstance(v, tuple) else v for node, v in vary.items()},
-            "evaluate": [self._name_evaluator(one) for one in evaluate],
+            "evaluate": [self._name_evaluator(evaluator) for evaluator in evaluate],
             **keys,
         }
         self._data = data
         self.spec = read_spec(data, Path(), Located())
 
-    def _name_evaluator(self, one: str | Mapping[str, Any] | Callable[..., Any]) -> Any:
-        if isinstance(one, str | Mapping):
-            return one
-        name = f"{one.__module__}:{getattr(one, '__qualname__', type(one).__name__)}"
-        self._evaluators[name] = one
+    def _name_evaluator(self, evaluator: str | Mapping[str, Any] | Callable[..., Any]) -> Any:
+        if isinstance(evaluator, str | Mapping):
+            return evaluator
+        name = f"{evaluator.__module__}:{getattr(evaluator, '__qualname__', type(evaluator).__name__)}"
+        self._evaluators[name] = evaluator
         return name
 
     def prepare(
@@ -109,8 +109,8 @@ class Sweep:
             InputError: With everything that is wrong, one line each.
         """
         spec = with_options(self.spec, session=session, concurrency=concurrency)
-        most = MAX_CELLS if max_cells is None else max_cells
-        return prepare(spec, workflow=self._workflow, evaluators=self._evaluators, only=only, max_cells=most)
+        limit = MAX_CELLS if max_cells is None else max_cells
+        return prepare(spec, workflow=self._workflow, evaluators=self._evaluators, only=only, max_cells=limit)
 
     def keys_to_send(self) -> dict[str, Any]:
         """Return its keys as they are sent to workers that publish its workflow, with its cases.

@@ -28,7 +28,7 @@ def check(format: options.Show = options.Format.table) -> None:
 
     Example: wtb policy check
     """
-    policies = engine.find_policies(again=True)
+    policies = engine.find_policies(reread=True)
     document: PoliciesDocument = {
         "folder": None if policies is None else str(policies.folder),
         "policies": [] if policies is None else list(policies.names),
@@ -64,7 +64,7 @@ def explain(
         raise InputError(f"--resource {resource!r}: expected KIND:ID, with a kind of: {', '.join(kinds)}")
     facts, arguments = _facts(given or [])
     asked = vocabulary.Asked(action, by or contexts.current_user(), _kind(kind), id, facts)
-    policies = engine.find_policies(again=True)
+    policies = engine.find_policies(reread=True)
     if policies is None:
         decision, why = cedar.Decision(True, ()), "there are no policies here, and so all is allowed"
     elif action not in recorded.NODE_ACTIONS:

@@ -41,9 +41,9 @@ def grant_access(
         AccessDenied: If whoever gives it acts by a token with a budget.
     """
     check_unbound(context, "gives no roles")
-    known = [str(one) for one in Role]
-    if role not in known:
-        raise InputError(f"there is no role {role!r}{meant_or_known(role, known)}", argument="role")
+    role_names = [str(member) for member in Role]
+    if role not in role_names:
+        raise InputError(f"there is no role {role!r}{meant_or_known(role, role_names)}", argument="role")
     where = _place(context, user, team, project)
     for permission in PERMISSIONS[Role(role)]:
         if not context.identity.allows(permission, where):
@@ -110,10 +110,14 @@ def still_reading(database: Database, followers: Iterable[Follower]) -> set[Foll
         database: Where.
         followers: Some who follow; whom no roles bound may.
     """
-    found = set(followers)
-    roles = store.roles_of_users(database, {one.user for one in found if one.user is not None})
+    all_followers = set(followers)
+    roles = store.roles_of_users(database, {follower.user for follower in all_followers if follower.user is not None})
     may = {user: allowed(theirs).get(Permission.read, frozenset()) for user, theirs in roles.items()}
-    return {one for one in found if one.user is None or _holds(one.projects, may.get(one.user, frozenset()))}
+    return {
+        follower
+        for follower in all_followers
+        if follower.user is None or _holds(follower.projects, may.get(follower.user, frozenset()))
+    }
 
 
 def _holds(before: Projects, now: Projects) -> bool:
@@ -122,12 +126,12 @@ def _holds(before: Projects, now: Projects) -> bool:
 
 def allowed(roles: Iterable[tuple[str | None, Role]]) -> dict[Permission, Projects]:
     """Return in which projects roles let somebody do what; None is all of them."""
-    found: dict[Permission, Projects] = {}
+    by_permission: dict[Permission, Projects] = {}
     for project, role in roles:
         for permission in PERMISSIONS[role]:
-            before = found.get(permission, frozenset())
-            found[permission] = None if project is None or before is None else before | {project}
-    return found
+            before = by_permission.get(permission, frozenset())
+            by_permission[permission] = None if project is None or before is None else before | {project}
+    return by_permission
 
 
 def narrowed(identity: Identity, scopes: Iterable[str], project: str | None) -> Identity:

@@ -51,10 +51,10 @@ def list_audit(
     """
     after = None if since is None else since.timestamp()
     operation = None if command is None else id_of_command(command) or command
-    found = store.calls(
+    calls = store.calls(
         context.database, by=by, operation=operation, token=token, since=after, before=before, limit=limit
     )
-    return [_document(first, last) for first, last in found]
+    return [_document(first, last) for first, last in calls]
 
 
 @checked

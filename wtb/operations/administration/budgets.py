@@ -68,7 +68,7 @@ def set_budgets(
         if kind not in KINDS:
             raise InputError(f"there are no budgets of {kind!r}{meant_or_known(kind, KINDS)}")
     sessions.Quota.of(limits)  # the quota of a session takes the same amounts
-    if sum(one is not None for one in (project, session, token)) != 1:
+    if sum(target is not None for target in (project, session, token)) != 1:
         raise InputError("a budget is of a project, of a session or of a token: name one of them")
     if project is not None:
         check_name(project)

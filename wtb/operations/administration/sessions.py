@@ -86,11 +86,11 @@ def change_session(
     Raises:
         InputError: For an unknown session or limit, one out of range, or usd or tokens below what is spent.
     """
-    known = [field.name for field in fields(Quota)]
+    quota_names = [field.name for field in fields(Quota)]
     limits = limits or {}
     for limit in limits:
-        if limit not in known:
-            raise InputError(f"a session has no quota of {limit!r}{meant_or_known(limit, known)}")
+        if limit not in quota_names:
+            raise InputError(f"a session has no quota of {limit!r}{meant_or_known(limit, quota_names)}")
     Quota.of(limits)  # refused whatever the rest of the quota is
     id = store.find_session(context.database, name).id
     return store.change(context.database, id, limits, owner=owner, metadata=metadata)
@@ -229,9 +229,9 @@ def delete_session(context: Context, name: str) -> DeletedSession:
     """
     database, home = context.database, context.workspaces
     files = home.files
-    found = preview_delete_session(context, name)
+    preview = preview_delete_session(context, name)
     clean(database, home.root)  # node processes of dead runners are found by the runners' rows
-    if found.disk_bytes and files.top.is_dir() and not file_store.other_owners(database, files):
+    if preview.disk_bytes and files.top.is_dir() and not file_store.other_owners(database, files):
         file_store.mark(database, files)  # once they are deleted, no row would say that these files are this database's
     session_id = store.find_session(database, name).id
     own = [home.of_project(project).root / id for id, project in deletion.sweeps_of(database, session_id)]
@@ -239,7 +239,7 @@ def delete_session(context: Context, name: str) -> DeletedSession:
     for directory in (*own, _directory(context, name)):
         safe_directories.remove_tree(directory)
     freed = free_unreferenced(context) if removed["sweeps"] else None
-    return replace(found, sweeps=removed["sweeps"], cells=removed["cells"], freed=freed)
+    return replace(preview, sweeps=removed["sweeps"], cells=removed["cells"], freed=freed)
 
 
 def _directory(context: Context, name: str) -> Path:

@@ -104,20 +104,20 @@ def digest_of(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _scopes(given: Sequence[str]) -> list[str]:
-    known = [str(one) for one in Permission]
-    for scope in given:
-        if scope not in known:
-            near = did_you_mean(scope, known)
-            raise InputError(f"{scope!r} is not a scope{near} (they are: {', '.join(known)})", argument="scopes")
-    if not given:
-        raise InputError(f"there is no scope; expected some of: {', '.join(known)}", argument="scopes")
-    return [scope for scope in known if scope in given]
+def _scopes(scopes: Sequence[str]) -> list[str]:
+    permissions = [str(permission) for permission in Permission]
+    for scope in scopes:
+        if scope not in permissions:
+            near = did_you_mean(scope, permissions)
+            raise InputError(f"{scope!r} is not a scope{near} (they are: {', '.join(permissions)})", argument="scopes")
+    if not scopes:
+        raise InputError(f"there is no scope; expected some of: {', '.join(permissions)}", argument="scopes")
+    return [scope for scope in permissions if scope in scopes]
 
 
-def _project(context: Context, given: str | None) -> str | None:
+def _project(context: Context, project: str | None) -> str | None:
     mine = context.database.scope.projects
-    return given if mine is None else context.project_name(given)
+    return project if mine is None else context.project_name(project)
 
 
 def _limits(name: str, budget: Mapping[str, float | None]) -> dict[Key, float | None]:
@@ -125,7 +125,7 @@ def _limits(name: str, budget: Mapping[str, float | None]) -> dict[Key, float | 
         if kind not in KINDS:
             raise InputError(f"there are no budgets of {kind!r}{meant_or_known(kind, KINDS)}", argument="budget")
     Quota.of(budget)  # the quota of a session takes the same amounts
-    return {("token", name, "", kind): most for kind, most in budget.items()}
+    return {("token", name, "", kind): amount for kind, amount in budget.items()}
 
 
 def _check_allowed(context: Context, new: store.NewToken) -> None:

@@ -167,7 +167,7 @@ def _write(
     sweep = queries.find_sweep(database, row.sweep_id)
     graph = queries.workflow_graph(database, sweep.workflow_id)
     case = queries.case_rows(database, sweep.id, [row.case_number])[row.case_number]
-    choices, combination = _chosen(database, row)
+    choices, combination = _find_choices(database, row)
     defaults = {node["name"]: node["default"] for node in graph["nodes"]}
     line = stored.line_ids(connection, row)
     ids: dict[str, Sequence[str]] = {
@@ -183,7 +183,9 @@ def _write(
         out.rows(name, _noting(name, rows, values, snapshots))
     for key in sorted(values):
         out.add(f"values/{key}", (data for _, data in stored.value_contents(database, connection, [key])))
-    contents = _write_files(out, files.of_project(sweep.project), {one for one in snapshots if one is not None})
+    contents = _write_files(
+        out, files.of_project(sweep.project), {snapshot for snapshot in snapshots if snapshot is not None}
+    )
     measured = queries.metric_rows(database, sweep.id) if cell is not None else []
     head = {
         "format": FORMAT,
@@ -204,7 +206,8 @@ def _write(
         "edited": row.edited,
         "cell": cell and {name: cell[name] for name in CELL},
         "metrics": [
-            {name: value for name, value in structs.asdict(one).items() if name != "sweep_id"} for one in measured
+            {name: value for name, value in structs.asdict(metric_row).items() if name != "sweep_id"}
+            for metric_row in measured
         ],
         "history": {name: member.model_dump() for name, member in out.history.items()},
     }
@@ -225,7 +228,7 @@ def _write(
 CELL = ("status", "elapsed_s", "usd", "tokens_in", "tokens_out", "node_runs", "failure", "finished_at")
 
 
-def _chosen(database: Database, row: ExecutionRow) -> tuple[dict[str, str], int | None]:
+def _find_choices(database: Database, row: ExecutionRow) -> tuple[dict[str, str], int | None]:
     """The variants of the first combination that an execution stands for, and that one's number."""
     if row.choices is not None:
         return dict(row.choices), None
@@ -241,19 +244,23 @@ def _rows(
     cell: Row | None,
     combination: int | None,
 ) -> Iterable[Row]:
-    kept = columns(table)
+    column_names = columns(table)
     if table.name == "events":
-        return _events(stored.events_of(connection, kept, row.sweep_id, ids["executions"]), combination)
+        return _events(stored.events_of(connection, column_names, row.sweep_id, ids["executions"]), combination)
     if table.name in ("scores", "comments"):
-        return [] if cell is None else stored.rows_of_cell(connection, table, kept, cell)
+        return [] if cell is None else stored.rows_of_cell(connection, table, column_names, cell)
     key, whose = _KEYS[table.name]
-    rows = stored.rows_of(connection, table, kept, key, [row.id] if table.name == "rollbacks" else ids[whose])
+    rows = stored.rows_of(connection, table, column_names, key, [row.id] if table.name == "rollbacks" else ids[whose])
     if table.name == "approvals":
-        return (one for one in rows if one["answer"] is not None)
+        return (approval for approval in rows if approval["answer"] is not None)
     if table.name == "node_runs":  # of a fork that went on from the head, too
-        there = set(ids["executions"])
+        execution_ids = set(ids["executions"])
         return (
-            {**one, "execution_id": one["execution_id"] if one["execution_id"] in there else row.id} for one in rows
+            {
+                **node_run,
+                "execution_id": node_run["execution_id"] if node_run["execution_id"] in execution_ids else row.id,
+            }
+            for node_run in rows
         )
     return rows
 
@@ -305,8 +312,8 @@ def _spec(stored_spec: StoredSpec, kind: str, choices: Mapping[str, str]) -> dic
         node: [{"name": choices[node]}] if variants == "all" and node in choices else variants
         for node, variants in vary.items()
     }
-    chosen = {node: [{"name": variant}] for node, variant in choices.items() if not vary.get(node)}
-    vary = {node: variants for node, variants in {**vary, **chosen}.items() if variants}
+    fixed = {node: [{"name": variant}] for node, variant in choices.items() if not vary.get(node)}
+    vary = {node: variants for node, variants in {**vary, **fixed}.items() if variants}
     return {**spec, "run": run, "cases": "inline", "repeats": 1, "vary": vary}
 
 

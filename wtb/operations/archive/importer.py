@@ -99,9 +99,11 @@ def import_execution(
         with naming(file):
             plan = _Plan(archive)
             manifests = _check_values_and_files(archive, plan)
-        found = find_session(database, session)
-        check_room(database, found.id, archive.contents("files"))
-        _store_files(archive, files.of_project(choose_project(_named_project(archive, found), found.project)))
+        session_row = find_session(database, session)
+        check_room(database, session_row.id, archive.contents("files"))
+        _store_files(
+            archive, files.of_project(choose_project(_named_project(archive, session_row), session_row.project))
+        )
         contents = archive.contents("files")
         called = name or archive.head.name
         with stored.refusing_bad_rows(database, str(file)), database.write(long=True) as connection:
@@ -138,7 +140,7 @@ class _Plan:
         self.sweep_id = short_id()  # of the single execution as well: people know it by one id
         self.ids: dict[str, dict[str, str]] = {name: {} for name in TABLES}
         self.values = set(archive.head.case.input.values())
-        self.snapshots: set[str] = _given(archive.head.case.workspace)
+        self.snapshots: set[str] = _digest_set(archive.head.case.workspace)
         execution: ExecutionLine | None = None
         self._later: list[tuple[str, str, str]] = []
         self._attempts: dict[str, tuple[int, bool]] = {}  # how many, and whether the node run describes the only one
@@ -149,7 +151,7 @@ class _Plan:
             for line in self._lines(name):
                 self._check_references(name, line)
                 self.values |= stored.named_values(name, line.columns)
-                self.snapshots |= _given(line.text("workspace"))
+                self.snapshots |= _digest_set(line.text("workspace"))
                 key = tuple(line.columns.get(column) for column in _KEYS[name])
                 if key and key in seen:
                     raise InputError(f"{line.where}: {key[0]!r} is there twice")
@@ -265,7 +267,7 @@ def _check_node_run(run: NodeRunLine, where: str) -> None:
         raise InputError(f"{where}: task {run.task!r:.100} does not belong to node {run.node!r:.100}")
 
 
-def _given(digest: str | None) -> set[str]:
+def _digest_set(digest: str | None) -> set[str]:
     return set() if digest is None else {digest}
 
 
@@ -274,9 +276,9 @@ def _check_values_and_files(archive: Reading, plan: _Plan) -> dict[str, Manifest
     _same(archive, "values", plan.values)
     for digest in archive.contents("values"):
         check_value(b"".join(archive.content("values", digest)), f"values/{digest}")
-    there = archive.contents("files")
+    sizes = archive.contents("files")
     manifests: dict[str, Manifest] = {}
-    for digest in sorted(plan.snapshots & there.keys()):
+    for digest in sorted(plan.snapshots & sizes.keys()):
         try:
             manifests[digest] = decode(b"".join(archive.content("files", digest)), digest)
         except StoreError as error:
@@ -284,27 +286,27 @@ def _check_values_and_files(archive: Reading, plan: _Plan) -> dict[str, Manifest
     named = {entry.digest: entry.size for manifest in manifests.values() for entry in manifest.values()}
     _same(archive, "files", {*plan.snapshots, *named})
     for digest, size in named.items():
-        if there[digest] != size:
-            raise InputError(f"files/{digest} has {there[digest]:,} bytes, and a list of files says {size:,}")
+        if sizes[digest] != size:
+            raise InputError(f"files/{digest} has {sizes[digest]:,} bytes, and a list of files says {size:,}")
     return manifests
 
 
 def _same(archive: Reading, kind: Any, named: set[Any]) -> None:
-    there = archive.contents(kind).keys()
-    if missing := named - there:
+    present = archive.contents(kind).keys()
+    if missing := named - present:
         raise InputError(f"{archive.file}: {kind}/{min(missing)} is missing")
-    if unknown := there - named:
+    if unknown := present - named:
         raise InputError(f"{archive.file}: nothing refers to {kind}/{min(unknown)}")
 
 
 def _store_files(archive: Reading, files: FileStore) -> None:
     """Contents first, so that no list of files is there without what it lists."""
-    there = archive.contents("files")
-    if not there:
+    sizes = archive.contents("files")
+    if not sizes:
         return
     files.make()
     with files.adding() as adding:
-        for digest, size in there.items():
+        for digest, size in sizes.items():
             adding.add_blocks(archive.content("files", digest), size)
         adding.publish()
 
@@ -345,7 +347,7 @@ def _insert(connection: sa.Connection, archive: Reading, plan: _Plan, session: S
         "finished_at": None if is_open else execution.finished_at,
     }
     case = head.case.model_dump()
-    measured = [one.model_dump() for one in head.metrics]
+    measured = [metric.model_dump() for metric in head.metrics]
     stored.insert_sweep(connection, sweep, {**graph_row, "graph": head.graph}, case, head.choices, measured)
     owner: Row = {"session_id": session.id, "sweep_id": sweep_id}
     new = plan.renamed[head.execution]

@@ -192,12 +192,12 @@ class Head(Strict):
 def head_of(data: bytes) -> Head:
     """Return the content of `execution.json`, checked. Raises InputError."""
     try:
-        found = orjson.loads(data)
+        document = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise InputError(f"execution.json is not JSON ({error})") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InputError("execution.json is not that of an exported execution")
-    version = found.get("version")
+    version = document.get("version")
     if not isinstance(version, int) or version < VERSION:
         shown_version = "no version" if version is None else f"version {version!r:.40}"
         raise InputError(f"execution.json is damaged: it has {shown_version}; expected {VERSION}")
@@ -218,6 +218,6 @@ def head_of(data: bytes) -> Head:
     names = [metric.name for metric in head.metrics]
     if len(names) != len(set(names)):
         raise InputError("execution.json: metrics: one is there twice")
-    check_texts(found, "execution.json")
+    check_texts(document, "execution.json")
     check_typed(head.case.expected, "execution.json: case.expected")
     return head

@@ -103,7 +103,7 @@ _TYPED_JSON: Final = {
 }
 
 LATEST: Final = 253_370_764_800.0  # the year 9999, which is as far as dates go
-MOST: Final = 1e15  # of seconds, US dollars, tokens, node runs: no sum of them is too large for a column
+MAX_AMOUNT: Final = 1e15  # of seconds, US dollars, tokens, node runs: no sum of them is too large for a column
 MOST_TASKS: Final = 100_000  # of one node in a step
 
 
@@ -113,12 +113,12 @@ def printable(text: str) -> str:
     return text
 
 
-def one_of(known: Iterable[str]) -> Callable[[str], str]:
+def one_of(names: Iterable[str]) -> Callable[[str], str]:
     """A validator that lets only these pass."""
 
     def check(text: str) -> str:
-        if text not in known:
-            raise PydanticCustomError("one_of", "expected one of {known}", {"known": ", ".join(known)})
+        if text not in names:
+            raise PydanticCustomError("one_of", "expected one of {known}", {"known": ", ".join(names)})
         return text
 
     return check
@@ -127,9 +127,9 @@ def one_of(known: Iterable[str]) -> Callable[[str], str]:
 Id = Annotated[str, Field(pattern=r"^[0-9a-z]{1,32}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Digests = dict[str, Digest]
-Whole = Annotated[int, Field(ge=0, le=int(MOST))]
+Whole = Annotated[int, Field(ge=0, le=int(MAX_AMOUNT))]
 Number = Annotated[int, Field(ge=0, lt=2**31)]
-Amount = Annotated[float, Field(ge=0, le=MOST)]
+Amount = Annotated[float, Field(ge=0, le=MAX_AMOUNT)]
 Moment = Annotated[float, Field(ge=0, le=LATEST)]
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)]
 
@@ -373,9 +373,9 @@ def read_row(table: sa.Table, line: bytes, where: str) -> Line:
         InputError: Where anything is wrong, with its place and what is expected.
     """
     try:
-        found: Row = orjson.loads(line)
+        columns: Row = orjson.loads(line)
         record = _MODELS[table.name].model_validate_json(line)
-        for value in found.values():
+        for value in columns.values():
             orjson.dumps(_within(value))
     except orjson.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON ({error})") from None
@@ -383,14 +383,14 @@ def read_row(table: sa.Table, line: bytes, where: str) -> Line:
         raise InputError(f"{where}: {first_of(error)}") from None
     except orjson.JSONEncodeError as error:
         raise InputError(f"{where}: {error}") from None
-    check_texts(found, where)
+    check_texts(columns, where)
     if table is events:
-        _check_event(found, where)
-    row = Line(where, found, record)
+        _check_event(columns, where)
+    row = Line(where, columns, record)
     for name in _TYPED_JSON.get(table.name, ()):
         check_typed(row.text(name), f"{where}: {name}")
     if table is approvals:
-        check_typed(_text(part_of(found.get("answer"), "value")), f"{where}: answer.value")
+        check_typed(_text(part_of(columns.get("answer"), "value")), f"{where}: answer.value")
     return row
 
 
@@ -424,26 +424,26 @@ def _within(value: Any) -> Any:
 
 
 def first_of(error: ValidationError) -> str:
-    one = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in one["loc"])
-    return f"{place}: {one['msg']}"[:300] if place else str(one["msg"])[:300]
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}"[:300] if place else str(first["msg"])[:300]
 
 
 def _texts(value: Any) -> Iterator[str]:
     todo = [value]
     while todo:
-        one = todo.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            todo += [*one.keys(), *one.values()]
-        elif isinstance(one, list):
-            todo += one
+        part = todo.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            todo += [*part.keys(), *part.values()]
+        elif isinstance(part, list):
+            todo += part
 
 
-def check_texts(found: Any, where: str) -> None:
+def check_texts(document: Any, where: str) -> None:
     """NUL is a character that not every database takes."""
-    if any("\0" in text for text in _texts(found)):
+    if any("\0" in text for text in _texts(document)):
         raise InputError(f"{where}: there is a NUL character in it")
 
 

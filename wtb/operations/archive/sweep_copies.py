@@ -178,17 +178,17 @@ def _checked_row(connection: sa.Connection, sweep_id: str) -> Row:
 def _is_there(connection: sa.Connection, row: Row, target: Context) -> bool:
     """Return whether an equal sweep of this id is in the other database. Raises ConflictError if it differs."""
     with target.database.read(long=True) as other:
-        there = sweep_copy.find_row(other, row["id"])
-        if there is None or there["status"] in HIDDEN_SWEEPS:
+        other_row = sweep_copy.find_row(other, row["id"])
+        if other_row is None or other_row["status"] in HIDDEN_SWEEPS:
             return False
         theirs = sweep_copy.digests_of_tables(other, row["id"])
-    _check_same(row, there, sweep_copy.digests_of_tables(connection, row["id"]), theirs, target)
+    _check_same(row, other_row, sweep_copy.digests_of_tables(connection, row["id"]), theirs, target)
     return True
 
 
-def _check_same(row: Row, there: Row, ours: Mapping[str, str], theirs: Mapping[str, str], target: Context) -> None:
+def _check_same(row: Row, other_row: Row, ours: Mapping[str, str], theirs: Mapping[str, str], target: Context) -> None:
     """Raise ConflictError that names what differs between a sweep and the one of its id in the other database."""
-    differing = [name for name in ("status", "name", "cells", "spec", "fingerprints") if row[name] != there[name]]
+    differing = [name for name in ("status", "name", "cells", "spec", "fingerprints") if row[name] != other_row[name]]
     differing += [name for name, digest in ours.items() if theirs[name] != digest]
     if differing:
         raise ConflictError(

@@ -27,7 +27,7 @@ from wtb.store.files.store import BLOCK
 HEAD = "execution.json"
 MAX_LINE = 2 * MAX_BYTES
 MAX_MEMBERS = 500_000
-_KEPT = re.compile(r"(values|files)/([0-9a-f]{64})")
+_CONTENT_NAME = re.compile(r"(values|files)/([0-9a-f]{64})")
 _HISTORY = {f"history/{name}.jsonl": name for name in TABLES}
 _DATE = (2000, 1, 1, 0, 0, 0)  # the same execution gives the same bytes
 
@@ -41,7 +41,9 @@ def naming(file: Path) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(*(one if one.startswith(start) else start + one for one in error.problems)) from None
+        raise InputError(
+            *(problem if problem.startswith(start) else start + problem for problem in error.problems)
+        ) from None
 
 
 class Writing:
@@ -136,7 +138,7 @@ class Reading:
             raise InputError(f"{name} is damaged: its content has another hash")
 
     def _checked(self, max_bytes: int) -> dict[str, zipfile.ZipInfo]:
-        found: dict[str, zipfile.ZipInfo] = {}
+        members: dict[str, zipfile.ZipInfo] = {}
         infos = self._zip.infolist()
         if len(infos) > MAX_MEMBERS:
             raise InputError(f"{self.file}: {len(infos):,} members; at most {MAX_MEMBERS:,} are expected")
@@ -148,20 +150,20 @@ class Reading:
             )
         for info in infos:
             name = info.filename
-            kept = _KEPT.fullmatch(name)
-            if kept is None and name != HEAD and name not in _HISTORY:
+            match = _CONTENT_NAME.fullmatch(name)
+            if match is None and name != HEAD and name not in _HISTORY:
                 raise InputError(f"{self.file}: {name[:200]!r} does not belong into an archive")
-            if name in found:
+            if name in members:
                 raise InputError(f"{self.file}: {name} is there twice")
             if info.flag_bits & 0x1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise InputError(f"{self.file}: {name} is encrypted or compressed in a way that is not expected")
-            if info.file_size > MAX_BYTES and (name == HEAD or (kept is not None and kept[1] == "values")):
+            if info.file_size > MAX_BYTES and (name == HEAD or (match is not None and match[1] == "values")):
                 size = f"{info.file_size:,} bytes; at most {MAX_BYTES:,} are expected"
                 raise InputError(f"{self.file}: {name} has {size}")
-            found[name] = info
-        if HEAD not in found:
+            members[name] = info
+        if HEAD not in members:
             raise InputError(f"{self.file}: it has no {HEAD}; expected what `wtb export` writes")
-        return found
+        return members
 
     def _check_history(self) -> None:
         for table in TABLES:

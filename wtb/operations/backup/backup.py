@@ -64,10 +64,10 @@ def backup(context: Context, folder: AnyPath) -> BackupDocument:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
         raise WTBError(f"{folder}: the backup cannot be written ({error.strerror or error})") from error
-    for what, found in (("value", manifest.missing.values), ("file", manifest.missing.files)):
-        if found:
+    for what, missing in (("value", manifest.missing.values), ("file", manifest.missing.files)):
+        if missing:
             context.warn(
-                f"{plural(len(found), what)} that the database names: missing or damaged, and so in the backup"
+                f"{plural(len(missing), what)} that the database names: missing or damaged, and so in the backup"
             )
     return {
         "folder": str(folder),

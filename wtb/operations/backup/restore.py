@@ -71,9 +71,9 @@ def _verified(folder: Path, manifest: Manifest) -> dict[str, list[str]]:
 
 
 def _check_intact(copy: sa.Connection, folder: Path) -> None:
-    found = copy.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-    if found != "ok":
-        raise StoreError(f"{folder / DATABASE} is damaged: {found}; use another backup")
+    report = copy.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+    if report != "ok":
+        raise StoreError(f"{folder / DATABASE} is damaged: {report}; use another backup")
 
 
 def _check_lost(what: str, lost: set[str], folder: Path) -> None:

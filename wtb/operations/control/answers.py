@@ -122,18 +122,18 @@ def answer(
     reply = _Reply(action or "approve", choice, feedback, value)
     if run is not None or context.local is not None:
         check_runs_here(context, row.sweep_id, bound)
-    given = _record(context, row, reply, set or {}, written, bound)
-    going = continue_sweeps(context, {given.sweep: given.executions})
-    _run_on(context, going, bound, run)
-    return replace(given, continuation=next(iter(going), None))
+    answered = _record(context, row, reply, set or {}, written, bound)
+    continuations = continue_sweeps(context, {answered.sweep: answered.executions})
+    _run_on(context, continuations, bound, run)
+    return replace(answered, continuation=next(iter(continuations), None))
 
 
 def _run_on(context: Context, continuations: Sequence[Continuation], bound: Bound | None, run: RunHere | None) -> None:
     """Run single executions on that no other process runs, if something is given that runs them."""
-    for going in continuations:
-        start_locally(context, going)
-        if run is not None and going.run_by is RunBy.here:
-            run_here(context, going, bound=bound, run=run)
+    for continuation in continuations:
+        start_locally(context, continuation)
+        if run is not None and continuation.run_by is RunBy.here:
+            run_here(context, continuation, bound=bound, run=run)
 
 
 @frozen
@@ -288,7 +288,7 @@ def preview_answers(
 def _common_ways(rows: Sequence[SameQuestion]) -> str:
     """How the questions can be answered, where all of them can be answered so."""
     common = [set(ways(row.kind, row.options)) - {"modify"} for row in rows]
-    every = [one for one in ways(rows[0].kind, rows[0].options) if all(one in way for way in common)]
+    every = [candidate for candidate in ways(rows[0].kind, rows[0].options) if all(candidate in way for way in common)]
     return "|".join(every) or "a narrower choice of questions, since they have no answer in common"
 
 
@@ -337,11 +337,11 @@ def answer_all(
         except ConflictError as error:
             conflicts.append(Conflict(row.id, str(error)))
     woken: dict[str, list[str]] = {}
-    for given in answers:
-        woken.setdefault(given.sweep, []).extend(given.executions)
-    going = continue_sweeps(context, woken)
-    _run_on(context, going, None, run)
-    return AnsweredMany(tuple(answers), tuple(conflicts), going)
+    for answered in answers:
+        woken.setdefault(answered.sweep, []).extend(answered.executions)
+    continuations = continue_sweeps(context, woken)
+    _run_on(context, continuations, None, run)
+    return AnsweredMany(tuple(answers), tuple(conflicts), continuations)
 
 
 def _check_all(rows: Sequence[ListedQuestion], reply: _Reply) -> None:
@@ -365,10 +365,10 @@ def _check(row: ListedQuestion, reply: _Reply, changes: bool = False) -> None:
             f"expected one of them"
         )
     if action not in ACTIONS:
-        known = (*options, *ACTIONS)
+        allowed = (*options, *ACTIONS)
         raise InputError(
-            f"question {row.id} cannot be answered with {action!r}{did_you_mean(action, known)}; expected one of: "
-            + ", ".join(known)
+            f"question {row.id} cannot be answered with {action!r}{did_you_mean(action, allowed)}; expected one of: "
+            + ", ".join(allowed)
         )
     if choice is not None and action == "reject":
         raise InputError(f"{choice!r} cannot be chosen and rejected at once; reject with feedback, or approve")
@@ -376,7 +376,7 @@ def _check(row: ListedQuestion, reply: _Reply, changes: bool = False) -> None:
         offered = f"it has: {', '.join(options)}" if options else "it has none: answer approve, reject or modify"
         raise InputError(f"question {row.id} has no option {choice!r}{did_you_mean(choice, options)}; {offered}")
     if action != "reject" and options and choice is None:
-        raise InputError(f"question {row.id} asks to choose; {_chosen(action, options)}")
+        raise InputError(f"question {row.id} asks to choose; {_describe_choice(action, options)}")
     if action == "approve" and row.kind == "action" and not options and not (reply.feedback or "").strip():
         raise InputError(f"question {row.id} asks for a response: give it as feedback")
     if changes and action != "modify":
@@ -414,7 +414,7 @@ def _encoded(value: Any) -> str:
     return data.decode()
 
 
-def _chosen(action: str, options: Sequence[str]) -> str:
+def _describe_choice(action: str, options: Sequence[str]) -> str:
     offered = ", ".join(options)
     if action == "approve":
         return f"answer with one of: {offered} (or approve with a choice)"

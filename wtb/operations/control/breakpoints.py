@@ -73,12 +73,12 @@ def set_breakpoints(
     graph = queries.workflow_graph(database, sweep.workflow_id)
     nodes = [node["name"] for node in graph["nodes"]]
     before = list(sweep.breakpoints or ())
-    removed = [str(one) for one in parse_breakpoints(remove, nodes)]
+    removed = [str(place) for place in parse_breakpoints(remove, nodes)]
     for text in removed:
         if text not in before:
             raise InputError(f"there is no breakpoint {text!r}{meant_or_known(text, before) if before else ''}")
-    kept = [] if clear else [text for text in before if text not in removed]
-    texts = [str(one) for one in parse_breakpoints([*kept, *add], nodes, list(graph["state"]))]
+    remaining = [] if clear else [text for text in before if text not in removed]
+    texts = [str(place) for place in parse_breakpoints([*remaining, *add], nodes, list(graph["state"]))]
     if not set(before) <= set(texts):  # what stops there now goes on, and spends
         check_payer(context, sweep)
     if texts != before:

@@ -123,8 +123,8 @@ def _run_one(context: Context, sweep: SweepRow, execution_id: str, bound: Bound,
     if queries.find_execution(context.database, execution_id).choices is not None:  # a person forked it
         return run_fork(context, sweep, execution_id, bound, run=run).ended
     accept_code(context.database, sweep, bound, allow=False)
-    here = SweepRun(context.database, sweep, bound, workspaces=context.workspaces)
-    return run(context, here, bound.spec.run.grace).ended
+    sweep_run = SweepRun(context.database, sweep, bound, workspaces=context.workspaces)
+    return run(context, sweep_run, bound.spec.run.grace).ended
 
 
 def check_runs_here(context: Context, sweep_id: str, bound: Bound | None) -> None:

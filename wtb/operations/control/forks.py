@@ -160,13 +160,13 @@ def add_fork(
     target = find_checkpoint(database, origin, at)
     changes = checked_changes(bound, set or {}, written)
     check_reach(database, bound, target.id, changes)
-    chosen = _chosen(database, origin)
-    names, made = _read(bound, with_changed_levels(bound, variants or {}, chosen))
-    choices = _choices(origin, bound, target, names, made, chosen)
-    if made:
+    origin_choices = _load_choices(database, origin)
+    names, new_variants = _read(bound, with_changed_levels(bound, variants or {}, origin_choices))
+    choices = _choices(origin, bound, target, names, new_variants, origin_choices)
+    if new_variants:
         _check_nobody_runs(database, origin)
-        bound = with_fork_variants(bound, {node: [ref] for node, ref in made.items()}, context.code)
-    documents = {node: ref.model_dump(mode="json") for node, ref in made.items()}
+        bound = with_fork_variants(bound, {node: [ref] for node, ref in new_variants.items()}, context.code)
+    documents = {node: ref.model_dump(mode="json") for node, ref in new_variants.items()}
     new = NewFork(
         target.id,
         choices=choices,
@@ -185,7 +185,7 @@ def _read(bound: Bound, variants: Mapping[str, Variant]) -> tuple[dict[str, str]
     """Read the variants of a fork. Returns the name of each by its node, and those that have to be made."""
     nodes = bound.workflow.nodes
     forms = {
-        node: derived(form, [one.model_dump(mode="json") for one in bound.spec.fork_variants.get(node, ())])
+        node: derived(form, [ref.model_dump(mode="json") for ref in bound.spec.fork_variants.get(node, ())])
         for node, form in variants.items()
         if not isinstance(form, str) or is_import_path(form)
     }
@@ -194,13 +194,13 @@ def _read(bound: Bound, variants: Mapping[str, Variant]) -> tuple[dict[str, str]
         for node, (ref,) in read_variants({node: [form] for node, form in forms.items()}, bound.spec.texts).items()
     }
     names = {node: form for node, form in variants.items() if isinstance(form, str)}
-    known = {node: [*bound.spec.fork_variants.get(node, ()), *_listed(bound, node)] for node in refs}
-    made = {
+    listed = {node: [*bound.spec.fork_variants.get(node, ()), *_listed(bound, node)] for node in refs}
+    new_variants = {
         node: ref
         for node, ref in refs.items()
-        if not (node in nodes and ref.name in nodes[node].variants and (ref.is_own or ref in known[node]))
+        if not (node in nodes and ref.name in nodes[node].variants and (ref.is_own or ref in listed[node]))
     }
-    return {**names, **{node: ref.name for node, ref in refs.items()}}, made
+    return {**names, **{node: ref.name for node, ref in refs.items()}}, new_variants
 
 
 def _listed(bound: Bound, node: str) -> Sequence[VariantRef]:
@@ -218,7 +218,7 @@ def _check_nobody_runs(database: Database, origin: ExecutionRow) -> None:
         )
 
 
-def _chosen(database: Database, origin: ExecutionRow) -> Sequence[Mapping[str, str]]:
+def _load_choices(database: Database, origin: ExecutionRow) -> Sequence[Mapping[str, str]]:
     """Return what a fork chooses, or the combinations of an execution's cells."""
     if origin.choices is not None:
         return [origin.choices]
@@ -231,12 +231,12 @@ def _choices(
     bound: Bound,
     target: NamedCheckpoint,
     variants: Mapping[str, str],
-    made: Container[str],
-    chosen: Sequence[Mapping[str, str]],
+    new_variants: Container[str],
+    origin_choices: Sequence[Mapping[str, str]],
 ) -> dict[str, str]:
     """The variants of a fork: its origin's, where all its cells agree, and those that are asked for.
 
-    made: the nodes for which a variant is made. chosen: what the origin's cells choose.
+    new_variants: the nodes for which a variant is made. chosen: what the origin's cells choose.
     """
     nodes = bound.workflow.nodes
     following = reachable(successors(bound.workflow), target.next) & nodes.keys()
@@ -244,15 +244,15 @@ def _choices(
     for node, variant in variants.items():
         if node not in nodes:
             problems.append(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}")
-        elif variant not in nodes[node].variants and node not in made:
-            known = meant_or_known(variant, nodes[node].variants)
-            problems.append(f"node {node!r} has no variant {variant!r}{known}")
+        elif variant not in nodes[node].variants and node not in new_variants:
+            hint = meant_or_known(variant, nodes[node].variants)
+            problems.append(f"node {node!r} has no variant {variant!r}{hint}")
         elif node not in following:
             names = ", ".join(name for name in nodes if name in following) or "none"
             problems.append(f"node {node!r} does not run after {target.words} (what does: {names})")
-    same = agreed(chosen)
+    same = agreed(origin_choices)
     for node in following - same.keys() - variants.keys():
-        of = sorted({one[node] for one in chosen if node in one})
+        of = sorted({row[node] for row in origin_choices if node in row})
         if of:
             problems.append(
                 f"the cells of execution {origin.id} choose {quoted_names(of)} for node {node!r}: pick one of "

@@ -238,16 +238,16 @@ def cancel(context: Context, ref: str, reason: Reason | None = None) -> Cancelle
         InputError: If there is no such sweep or execution.
         ConflictError: If it has ended.
     """
-    found = preview_cancel(context, ref)
-    if found.already is not None:
-        return found
-    is_sweep = found.kind == "sweep"
-    tasks = published_ids(context.database, found.id) if is_sweep else []
+    preview = preview_cancel(context, ref)
+    if preview.already is not None:
+        return preview
+    is_sweep = preview.kind == "sweep"
+    tasks = published_ids(context.database, preview.id) if is_sweep else []
     end = sweeps.cancel if is_sweep else store.cancel
-    cells = end(context.database, found.id, reason=context.because(reason), by=context.by)
+    cells = end(context.database, preview.id, reason=context.because(reason), by=context.by)
     if tasks:
         context.publisher.revoke(tasks)  # so that their messages are dropped; without, they have no effect either
-    return replace(found, cells=cells)
+    return replace(preview, cells=cells)
 
 
 def retry(database: Database, row: ExecutionRow, *, failed_only: bool = False, kind: str | None = None) -> str:

@@ -101,26 +101,28 @@ def check_no_pool(database: Database, sweep: SweepRow, what: str) -> None:
 
 def _flattened(database: Database, rows: Sequence[SweepRow]) -> list[SweepRow]:
     """Return sweeps, with the sources of pools in their place."""
-    found: dict[str, SweepRow] = {}
+    by_id: dict[str, SweepRow] = {}
     via: dict[str, str] = {}
     for row in rows:
         sources = sources_of(database, row.id)
-        for one in [queries.find_sweep(database, id) for id in sources] or [row]:
-            if one.id in found:
-                where = f"in {via[one.id]} and in {row.id}" if sources or via[one.id] != one.id else "twice"
-                raise InputError(f"sweep {one.name} ({one.id}) is there {where}; expected each once", argument="refs")
-            found[one.id], via[one.id] = one, row.id
-    return list(found.values())
+        for source in [queries.find_sweep(database, id) for id in sources] or [row]:
+            if source.id in by_id:
+                where = f"in {via[source.id]} and in {row.id}" if sources or via[source.id] != source.id else "twice"
+                raise InputError(
+                    f"sweep {source.name} ({source.id}) is there {where}; expected each once", argument="refs"
+                )
+            by_id[source.id], via[source.id] = source, row.id
+    return list(by_id.values())
 
 
 def _check_completed(database: Database, row: SweepRow) -> None:
     if row.kind == "single":
         raise InputError(f"{row.id} is a single execution; expected a sweep", argument="refs")
     counts = queries.cell_counts(database, row.id)
-    left = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
-    if row.status != "completed" or left:
+    missing = sum(count for status, count in counts.items() if status not in FINAL_CELLS)
+    if row.status != "completed" or missing:
         raise ConflictError(
-            f"sweep {row.name} ({row.id}) is {row.status}, with {plural(left, 'cell')} without an outcome; expected "
+            f"sweep {row.name} ({row.id}) is {row.status}, with {plural(missing, 'cell')} without an outcome; expected "
             "completed sweeps: wait for it, or continue with `wtb resume`"
         )
     if additions(row.spec):
@@ -178,6 +180,6 @@ def _key(choice: Mapping[str, str]) -> str:
     return in_words(dict(sorted(choice.items())))
 
 
-def _differing(one: Mapping[str, Mapping[str, str]], other: Mapping[str, Mapping[str, str]]) -> str:
-    nodes = sorted(node for node in {*one, *other} if one.get(node) != other.get(node))
+def _differing(first: Mapping[str, Mapping[str, str]], other: Mapping[str, Mapping[str, str]]) -> str:
+    nodes = sorted(node for node in {*first, *other} if first.get(node) != other.get(node))
     return ", ".join(nodes[:NAMED]) + (" and others" if len(nodes) > NAMED else "")

@@ -104,9 +104,9 @@ def find_question(database: Database, ref: str) -> ListedQuestion:
     rows = asked_by()
     if len(rows) == 1:
         return rows[0]
-    over = [] if rows else asked_by(closed=True)
-    if over and over[-1].status == "expired":  # `give` says when, and what came of it
-        return over[-1]
-    asked = ", ".join(row.id for row in rows[:10]) + (", ..." if len(rows) > 10 else "")
-    waits = f"waits for {len(rows):,} answers ({asked}): name one of the questions" if rows else "waits for no answer"
+    closed = [] if rows else asked_by(closed=True)
+    if closed and closed[-1].status == "expired":  # `give` says when, and what came of it
+        return closed[-1]
+    ids = ", ".join(row.id for row in rows[:10]) + (", ..." if len(rows) > 10 else "")
+    waits = f"waits for {len(rows):,} answers ({ids}): name one of the questions" if rows else "waits for no answer"
     raise InputError(f"{target.kind} {target.id} {waits}; `wtb approvals` lists what is asked")

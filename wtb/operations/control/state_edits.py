@@ -68,7 +68,7 @@ def checked_changes(
         InputError: With each unknown key and each value that does not fit, and what was expected.
     """
     schema = bound.workflow.schema
-    found: dict[str, Value] = {}
+    checked: dict[str, Value] = {}
     problems: list[str] = []
     for name, value in changes.items():
         if is_hidden(name):
@@ -77,23 +77,23 @@ def checked_changes(
         within = bound.workflow.within(name)
         key = schema.keys.get(within or name)
         if key is None and not schema.open:
-            known = ", ".join(schema.keys)
-            near = did_you_mean(name, schema.keys) or f" (it has: {known})"
+            key_names = ", ".join(schema.keys)
+            near = did_you_mean(name, schema.keys) or f" (it has: {key_names})"
             problems.append(f"key {name!r} is not in the state{near}")
             continue
         try:
             if isinstance(value, Value):  # checked already
-                found[name] = value
+                checked[name] = value
                 continue
             coerced = value if key is None else _fitting(replace(key, name=name), value, (written or {}).get(name))
-            found[name] = Value.of(coerced)
+            checked[name] = Value.of(coerced)
         except InputError as error:
             problems += error.problems
         except StateError as error:
             problems.append(f"key {name!r} cannot be stored: {error}")
     if problems:
         raise InputError(*problems)
-    return bound.spec.redact.redactor.values(found)
+    return bound.spec.redact.redactor.values(checked)
 
 
 def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, names: Iterable[str]) -> None:
@@ -112,9 +112,9 @@ def check_reach(database: Database, bound: Bound, checkpoint_id: str | None, nam
     if not within:
         return
     state = checkpoint_states(database, [checkpoint_id]).get(checkpoint_id, {}) if checkpoint_id else {}
-    there = sorted(key for key in shown(state) if bound.workflow.within(key))
-    frames = {key.rpartition(".")[0] for key in there}
-    listed = ", ".join(there[:20]) + (", ..." if len(there) > 20 else "") or "none"
+    inner_keys = sorted(key for key in shown(state) if bound.workflow.within(key))
+    frames = {key.rpartition(".")[0] for key in inner_keys}
+    listed = ", ".join(inner_keys[:20]) + (", ..." if len(inner_keys) > 20 else "") or "none"
     if problems := [
         f"key {name!r} is of a graph that is not under way here (of those that are, there is: {listed}); expected one "
         f"of these, or a key of the graph around it"
@@ -135,17 +135,17 @@ def coerce_values(schema: Schema, values: Mapping[str, Any], written: Mapping[st
     Raises:
         InputError: For values that do not fit.
     """
-    found: dict[str, Any] = {}
+    coerced: dict[str, Any] = {}
     problems: list[str] = []
     for name, value in values.items():
         key = schema.keys.get(name)
         try:
-            found[name] = value if key is None else _fitting(key, value, written.get(name))
+            coerced[name] = value if key is None else _fitting(key, value, written.get(name))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(*problems)
-    return found
+    return coerced
 
 
 def _from_text(name: str, text: str) -> Any:
@@ -205,7 +205,7 @@ def _fitting(key: Key, value: Any, written: str | None) -> Any:
         first = error.errors()[0]
         where = ".".join(str(part) for part in (key.name, *first["loc"]))
         expected = key.annotation.__name__ if isinstance(key.annotation, type) else str(key.annotation)
-        found = describe(first["input"])
+        actual = describe(first["input"])
         raise InputError(
-            f"key {where!r}: found {found}; expected {expected.replace('typing.', '')}: {first['msg']}"
+            f"key {where!r}: found {actual}; expected {expected.replace('typing.', '')}: {first['msg']}"
         ) from None

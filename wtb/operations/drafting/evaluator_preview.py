@@ -62,10 +62,10 @@ def preview_evaluator(
     if ref.name == embedding_similarity.__name__:
         return _untried(ref.name, _MODEL)
     try:
-        made = make_evaluator(ref.name, ref.options, _resolve)
+        instance = make_evaluator(ref.name, ref.options, _resolve)
     except _OnWorkers as error:
         return _untried(ref.name, error.problems[0])
-    return _tried(made, ScoredCase("preview", dict(input or {}), expected), CellResult(dict(state)))
+    return _try_evaluator(instance, ScoredCase("preview", dict(input or {}), expected), CellResult(dict(state)))
 
 
 def _resolve(path: str) -> Any:
@@ -77,31 +77,31 @@ def _untried(name: str, reason: str) -> EvaluatorPreviewDocument:
     return {"evaluator": name, "runs": "workers", "reason": reason, "needs_expected": False, "scores": []}
 
 
-def _tried(made: Evaluator, case: ScoredCase, result: CellResult) -> EvaluatorPreviewDocument:
-    wrong = None if case.expected is None else made.problem(case.expected)
+def _try_evaluator(evaluator: Evaluator, case: ScoredCase, result: CellResult) -> EvaluatorPreviewDocument:
+    wrong = None if case.expected is None else evaluator.problem(case.expected)
     if wrong is not None:
         raise InputError(wrong, argument="expected")
     searchers = regex_search.Searchers()
     try:
         with regex_search.apart(searchers):
-            scores = score_now(made, case, result, SEARCH_S)
+            scores = score_now(evaluator, case, result, SEARCH_S)
     finally:
         searchers.close()
     return {
-        "evaluator": made.name,
+        "evaluator": evaluator.name,
         "runs": "here",
         "reason": None,
-        "needs_expected": made.lacks_expected(case.expected),
-        "scores": [_score(one) for one in scores],
+        "needs_expected": evaluator.lacks_expected(case.expected),
+        "scores": [_score(score) for score in scores],
     }
 
 
-def _score(one: Score) -> PreviewScore:
+def _score(score: Score) -> PreviewScore:
     return {
-        "metric": one.metric,
-        "value": one.value,
-        "better": one.measure.better,
-        "scale": None if one.measure.scale is None else list(one.measure.scale),
-        "error": one.error,
-        "observed": one.observed,
+        "metric": score.metric,
+        "value": score.value,
+        "better": score.measure.better,
+        "scale": None if score.measure.scale is None else list(score.measure.scale),
+        "error": score.error,
+        "observed": score.observed,
     }

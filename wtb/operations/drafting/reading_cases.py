@@ -79,14 +79,14 @@ def read_case_file(
     if workflow is not None and sweep is not None:
         raise InputError("expected either a workflow or a sweep", argument="sweep")
     of = None if workflow is None else _workflow_named(context, workflow)
-    given = read_columns({} if columns is None else columns)
+    own_columns = read_columns({} if columns is None else columns)
     usual: Mapping[str, Sequence[str]] = {}
     if sweep is not None:
         bound = bind_stored(context, stored_spec(queries.find_sweep(context.database, sweep)))
         of, usual = bound.workflow, bound.spec.columns
     with _opened(context, cases) as place:
         try:
-            return _document(place, of, given, usual if columns is None else {})
+            return _document(place, of, own_columns, usual if columns is None else {})
         except InputError as error:
             raise InputError(*map(place.named, error.problems), argument="cases") from None
 
@@ -131,14 +131,14 @@ def _rows(cases: object) -> Sequence[Any] | CaseTable:
 def _document(
     place: _Place,
     workflow: WorkflowFacts | None,
-    given: Mapping[str, Sequence[str]],
+    own_columns: Mapping[str, Sequence[str]],
     usual: Mapping[str, Sequence[str]],
 ) -> CaseFileDocument:
     source = place.source if workflow is None else of_workflow(place.source, workflow)
     headings, rows = source.head(_SHOWN_VALUES)
     columns, mapping = None, dict[str, tuple[str, ...]]()
     if headings is not None:
-        source = replace(source, columns=replace(source.columns, columns=given or usual))
+        source = replace(source, columns=replace(source.columns, columns=own_columns or usual))
         _, _, unknown = source.columns.find(headings)
         mapping = source.columns.offer(headings)
         source = replace(source, columns=replace(source.columns, columns=mapping))
@@ -147,7 +147,7 @@ def _document(
             _column(name, key_text(meaning), name in unknown, [row.values[at] for row in rows if at < len(row.values)])
             for at, (name, meaning) in enumerate(zip(names, meanings, strict=True))
         ]
-    elif given:
+    elif own_columns:
         raise InputError("columns: it is for tables, and these cases are none; expected a .csv or .xlsx file")
     cases, blank, problems, first = _examined(place, source, workflow)
     return {
@@ -201,13 +201,13 @@ def _input_keys(workflow: WorkflowFacts | None) -> Sequence[str]:
 def _preview(case: Case) -> CasePreview:
     return {
         "id": case.id,
-        "input": {key: _shown(value) for key, value in case.input.items()},
-        "expected": _shown(case.expected),
+        "input": {key: _shorten(value) for key, value in case.input.items()},
+        "expected": _shorten(case.expected),
         "tags": list(case.tags),
     }
 
 
-def _shown(value: object) -> Any:
+def _shorten(value: object) -> Any:
     """Return a value as JSON that is not long."""
     plain = readable(encode(value))
     if isinstance(plain, str):

@@ -86,7 +86,7 @@ class _Origin:
     Attributes:
         execution: The execution that was named.
         combinations: Numbers of the combinations that it, or what it was forked from, stands for.
-        asked: Node -> variant, as far as they are given.
+        variants: Node -> variant, as far as they are given.
         at: The checkpoint after which the row is to differ, if one was named.
         ran: Nodes that had run by then.
         next: The nodes that follow it.
@@ -94,7 +94,7 @@ class _Origin:
 
     execution: ExecutionRow
     combinations: Sequence[int]
-    asked: Mapping[str, Variant]
+    variants: Mapping[str, Variant]
     at: str | None = None
     ran: frozenset[str] = frozenset()
     next: tuple[str, ...] = ()
@@ -160,9 +160,9 @@ def add_row(
     if run:
         check_runs_elsewhere(context, sweep)
     present = code(stored_spec(sweep))
-    chosen = [every[n] for n in execution.combinations] if execution.choices is None else [execution.choices]
-    origin = _origin(database, execution, at, with_changed_levels(present, variants or {}, chosen))
-    origin = replace(origin, asked={node: _named(sweep, node, form) for node, form in origin.asked.items()})
+    row_choices = [every[n] for n in execution.combinations] if execution.choices is None else [execution.choices]
+    origin = _origin(database, execution, at, with_changed_levels(present, variants or {}, row_choices))
+    origin = replace(origin, asked={node: _named(sweep, node, form) for node, form in origin.variants.items()})
     draft = _draft(origin, every, present)
     _check_way(draft, present)
     addition, new = _extension(context, sweep, draft, reason, (present, code))
@@ -176,7 +176,7 @@ def add_row(
         context.publisher.check()
     else:
         take_over(database, sweep.id)
-    begun = insert_extension(database, sweep, new)
+    inserted = insert_extension(database, sweep, new)
     problem = context.publisher.publish_pending(database) if sweep.queued else None
     ended = _run_here(context, sweep.id, code, progress) if run and not sweep.queued else None
     return AddedRow(
@@ -186,10 +186,10 @@ def add_row(
         choices=choices,
         base=every[draft.base],
         suggested_by=addition.case,
-        cells=begun.cells,
-        executions=tuple(begun.pending),
-        failed=begun.failed,
-        node_runs=begun.node_runs,
+        cells=inserted.cells,
+        executions=tuple(inserted.pending),
+        failed=inserted.failed,
+        node_runs=inserted.node_runs,
         queued=sweep.queued,
         status=str(queries.find_sweep(database, sweep.id).status),
         problem=problem,
@@ -212,18 +212,18 @@ def _named(sweep: SweepRow, node: str, form: Variant) -> Variant:
     listed = sweep.spec["vary"].get(node, "all")
     present = [] if isinstance(listed, str) else listed
     of_forks = sweep.spec.get("fork_variants", {}).get(node, ())
-    made = form = derived(form, of_forks)
+    variant = form = derived(form, of_forks)
     if isinstance(form, str) and is_import_path(form):
-        made = {"name": variant_name(form), "with": form}
-    if isinstance(made, Mapping):
-        if any(one["name"] == made.get("name") and one != made for one in of_forks):
+        variant = {"name": variant_name(form), "with": form}
+    if isinstance(variant, Mapping):
+        if any(fork_variant["name"] == variant.get("name") and fork_variant != variant for fork_variant in of_forks):
             raise InputError(
-                f"a fork has another variant {made['name']!r} of node {node!r}: give this one another name"
+                f"a fork has another variant {variant['name']!r} of node {node!r}: give this one another name"
             )
-        return str(made["name"]) if made in present else form
-    if form in [one["name"] for one in present]:
+        return str(variant["name"]) if variant in present else form
+    if form in [level["name"] for level in present]:
         return form
-    return next((one for one in of_forks if one["name"] == form), form)
+    return next((fork_variant for fork_variant in of_forks if fork_variant["name"] == form), form)
 
 
 def _origin(database: Database, execution: ExecutionRow, at: str | None, variants: Mapping[str, Variant]) -> _Origin:
@@ -257,8 +257,8 @@ def _of_fork(database: Database, fork: ExecutionRow, variants: Mapping[str, Vari
     if not before:
         raise ConflictError(f"where execution {fork.id} was forked is gone: `wtb gc` removed it")
     at = before[-1]
-    asked = {**(fork.choices or {}), **variants}
-    return _Origin(fork, root.combinations, asked, at.id, _ran(before), tuple(at.position["next"]))
+    choices = {**(fork.choices or {}), **variants}
+    return _Origin(fork, root.combinations, choices, at.id, _ran(before), tuple(at.position["next"]))
 
 
 def _ran(way: Sequence[Mark]) -> frozenset[str]:
@@ -268,11 +268,11 @@ def _ran(way: Sequence[Mark]) -> frozenset[str]:
 def _draft(origin: _Origin, every: Sequence[Choices], present: Bound) -> _Draft:
     """Choose the row to start from: of those of the execution the one from which least differs."""
     nodes = present.workflow.nodes
-    if unknown := [node for node in origin.asked if node not in nodes]:
+    if unknown := [node for node in origin.variants if node not in nodes]:
         raise InputError(*(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}" for node in unknown))
-    found = {number: _differing(every[number], origin.asked, present) for number in origin.combinations}
-    least = min(map(len, found.values()))
-    closest = [number for number, differing in found.items() if len(differing) == least]
+    differences = {number: _differing(every[number], origin.variants, present) for number in origin.combinations}
+    least = min(map(len, differences.values()))
+    closest = [number for number, differing in differences.items() if len(differing) == least]
     if len(closest) > 1:
         unsaid = [node for node in every[closest[0]] if len({every[number][node] for number in closest}) > 1]
         raise InputError(
@@ -280,17 +280,17 @@ def _draft(origin: _Origin, every: Sequence[Choices], present: Bound) -> _Draft:
             f"{', '.join(unsaid)}: choose a variant of that, too"
         )
     base = closest[0]
-    if not found[base]:
+    if not differences[base]:
         raise InputError(
             f"nothing differs from {in_words(every[base])}: choose another variant of a node; code that was changed "
             f"needs a variant of its own"
         )
-    return _Draft(origin, base, found[base])
+    return _Draft(origin, base, differences[base])
 
 
-def _differing(choices: Choices, asked: Mapping[str, Variant], present: Bound) -> dict[str, Variant]:
+def _differing(choices: Choices, variants: Mapping[str, Variant], present: Bound) -> dict[str, Variant]:
     nodes = present.workflow.nodes
-    return {node: form for node, form in asked.items() if choices.get(node, nodes[node].default) != form}
+    return {node: form for node, form in variants.items() if choices.get(node, nodes[node].default) != form}
 
 
 def _check_way(draft: _Draft, present: Bound) -> None:
@@ -319,8 +319,8 @@ def _extension(
     levels = with_levels(sweep, present, bind_again, {node: [form] for node, form in draft.differing.items()})
     changed = {node: names[0] for node, names in levels.names.items()}
     every = queries.choices(context.database, sweep.id)
-    known = {**levels.defaults, **every[draft.base], **changed}
-    choices = {node: known[node] for node in levels.bound.vary}
+    row_choices = {**levels.defaults, **every[draft.base], **changed}
+    choices = {node: row_choices[node] for node in levels.bound.vary}
     if different := changed_code(context.database, sweep, levels.bound, changed):
         advice = (
             "so the row would not be comparable with the others; bring the old code back, and give what was changed "

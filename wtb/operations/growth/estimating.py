@@ -52,11 +52,11 @@ def estimate_runs(
 
 def _added(every: Estimate, present: Estimate, node: str, old: int, new: int) -> Amount:
     """Return the node runs of a node: for what is there what new combinations add, for what is new all."""
-    whole, known = every.executed[node], present.executed[node]
-    low = max(0, whole.low - known.low) * old + whole.low * new
-    if (whole.high is None or known.high is None) and (old or new):
+    whole, before = every.executed[node], present.executed[node]
+    low = max(0, whole.low - before.low) * old + whole.low * new
+    if (whole.high is None or before.high is None) and (old or new):
         return low, None
-    high = max(0, (whole.high or 0) - (known.high or 0)) * old + (whole.high or 0) * new
+    high = max(0, (whole.high or 0) - (before.high or 0)) * old + (whole.high or 0) * new
     return low, high
 
 

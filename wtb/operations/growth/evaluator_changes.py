@@ -39,8 +39,8 @@ def accept_evaluators(
     if recorded is None:
         return None
     present = bound.evaluator_code if context.imports else _published(context, sweep)
-    known = [name for name in present.fingerprints[EVALUATORS] if name in recorded.fingerprints[EVALUATORS]]
-    changed = [(EVALUATORS, name) for name in known if not recorded.has_same(present, EVALUATORS, name)]
+    shared_names = [name for name in present.fingerprints[EVALUATORS] if name in recorded.fingerprints[EVALUATORS]]
+    changed = [(EVALUATORS, name) for name in shared_names if not recorded.has_same(present, EVALUATORS, name)]
     if changed and not allow:
         raise _changed_error(sweep, recorded, present, [name for _, name in changed], extends=extends)
     return present if changed else None

@@ -180,8 +180,8 @@ def extend(
     if run:
         check_runs_elsewhere(context, sweep)
     numbers = [] if combination is None else stopped_to_restart(context, sweep, combination)
-    asked = Asked(cases, columns, repeats, vary, typed, restarts=combination is not None)
-    draft = draft_extension(context, sweep, asked, code)
+    request = Asked(cases, columns, repeats, vary, typed, restarts=combination is not None)
+    draft = draft_extension(context, sweep, request, code)
     changed = _check_code(context, draft, allow=allow_code_change)
     evaluators = accept_evaluators(context, draft.sweep, draft.levels.bound, allow=allow_code_change, extends=True)
     if new_name is not None and draft.is_empty:
@@ -193,15 +193,15 @@ def extend(
         context.publisher.check()
     else:
         take_over(database, sweep.id)
-    begun, restarted = Begun(), 0
+    inserted, restarted = Begun(), 0
     new = None if draft.is_empty else _extension(context, draft, reason, changed)
     if new is not None and evaluators is not None:
         new.spec["evaluators"] = stored_evaluators(evaluators)
     if new is not None and new_name is not None:
-        sweep, begun, restarted = _extend_copy(context, draft, new, new_name, numbers)
+        sweep, inserted, restarted = _extend_copy(context, draft, new, new_name, numbers)
     else:
         restarted = restart_combinations(database, sweep, numbers, context.by) if numbers else 0
-        begun = begun if new is None else insert_extension(database, draft.sweep, new)
+        inserted = inserted if new is None else insert_extension(database, draft.sweep, new)
     problem = context.publisher.publish_pending(database) if sweep.queued else None
     ended = None
     if run and not sweep.queued and leases.unfinished(database, sweep.id):  # also what was added before and was lost
@@ -211,8 +211,8 @@ def extend(
     planned = replace(draft.planned, sweep=sweep.id, name=sweep.name)
     return Extended(
         **{name: getattr(planned, name) for name in PlannedExtension.__dataclass_fields__},
-        executions=len(begun.pending),
-        failed=begun.failed,
+        executions=len(inserted.pending),
+        failed=inserted.failed,
         restarted=restarted,
         queued=sweep.queued,
         status=str(queries.find_sweep(database, sweep.id).status),
@@ -229,9 +229,9 @@ def _extend_copy(
     with renamed_copy(context, draft.sweep, name) as copy:
         spec = new.spec.copy()
         spec["sweep"], spec["copied_from"] = name, draft.sweep.id
-        begun = insert_extension(database, copy.sweep, replace(new, spec=spec, publish=copy.publish))
+        inserted = insert_extension(database, copy.sweep, replace(new, spec=spec, publish=copy.publish))
     restarted = restart_combinations(database, copy.sweep, numbers, context.by) if numbers else 0
-    return copy.sweep, begun, restarted
+    return copy.sweep, inserted, restarted
 
 
 def _check_code(context: Context, draft: Draft, *, allow: bool) -> list[tuple[str, str]]:

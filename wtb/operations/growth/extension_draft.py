@@ -133,12 +133,12 @@ def stopped_to_restart(context: Context, sweep: SweepRow, combination: Choices) 
     ]
 
 
-def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code) -> Draft:
+def draft_extension(context: Context, sweep: SweepRow, request: Asked, code: Code) -> Draft:
     """Check an extension against the sweep. Raises InputError or ConflictError."""
-    repeats = asked.repeats
-    if asked.cases is None and repeats is None and not asked.vary and not asked.typed and not asked.restarts:
+    repeats = request.repeats
+    if request.cases is None and repeats is None and not request.vary and not request.typed and not request.restarts:
         raise InputError(_NOTHING)
-    cases = None if asked.cases is None else sent_cases(context.database, asked.cases)
+    cases = None if request.cases is None else sent_cases(context.database, request.cases)
     before = sweep.spec["repeats"]
     if repeats is not None and repeats < before:
         raise InputError(
@@ -146,25 +146,25 @@ def draft_extension(context: Context, sweep: SweepRow, asked: Asked, code: Code)
         )
     present = code(stored_spec(sweep))
     every = queries.choices(context.database, sweep.id)
-    added, notes = _new_levels(sweep, present, asked, every)
+    added, notes = _new_levels(sweep, present, request, every)
     if added:
         _check_varies(sweep)
     levels = with_levels(sweep, present, code, added)
     spec = levels.bound.spec
-    known = [{**levels.defaults, **row} for row in every]
+    present_rows = [{**levels.defaults, **row} for row in every]
     baseline = sweep.spec.get("baseline_row")
-    grown = Grown(spec, known, None if baseline is None else {**levels.defaults, **baseline}, levels.names)
+    grown = Grown(spec, present_rows, None if baseline is None else {**levels.defaults, **baseline}, levels.names)
     has = evidence.case_count(context.database, sweep.id)
     _check_size(sweep, (len(every) + count_at_most(grown), has + len(cases or ()), repeats or before))
     rows = new_rows(grown)
-    new_cases = NewCases() if cases is None else read_new_cases(context, sweep, levels.bound, cases, asked.columns)
+    new_cases = NewCases() if cases is None else read_new_cases(context, sweep, levels.bound, cases, request.columns)
     after = repeats or before
     cells = (len(every) + len(rows)) * (has + len(new_cases.cases)) * after - len(every) * has * before
     runs, usd = estimate_runs(
         context.database,
         sweep,
         levels.bound.workflow,
-        (known, [row.choices for row in rows]),
+        (present_rows, [row.choices for row in rows]),
         (has * before, (has + len(new_cases.cases)) * after - has * before),
     )
     planned = PlannedExtension(
@@ -193,11 +193,11 @@ def _check_varies(sweep: SweepRow) -> None:
 
 
 def _new_levels(
-    sweep: SweepRow, present: Bound, asked: Asked, every: Sequence[Choices]
+    sweep: SweepRow, present: Bound, request: Asked, every: Sequence[Choices]
 ) -> tuple[dict[str, list[Variant]], list[str]]:
     """Return the variants that the sweep does not have yet, by node, and sentences about the others."""
     nodes = present.workflow.nodes
-    vary = _with_points(present, asked, every)
+    vary = _with_points(present, request, every)
     if unknown := [node for node in vary if node not in nodes]:
         raise InputError(
             *(f"the workflow has no node {node!r}{meant_or_known(node, nodes)}" for node in unknown), argument="vary"
@@ -206,26 +206,26 @@ def _new_levels(
     notes: list[str] = []
     for node, refs in read_variants(vary, present.spec.texts).items():
         listed = present.spec.variants.get(node, ())
-        known = {ref.name: ref for ref in listed if isinstance(ref, VariantRef)}
-        recorded = {*known, *(sweep.fingerprints.get(node, {}) if listed == "all" else ())}
+        listed_refs = {ref.name: ref for ref in listed if isinstance(ref, VariantRef)}
+        recorded = {*listed_refs, *(sweep.fingerprints.get(node, {}) if listed == "all" else ())}
         if node not in present.spec.variants:
             recorded = {nodes[node].default}
         for ref in refs:
             if ref.name not in recorded:
                 added.setdefault(node, []).append(ref.name if ref.is_own else ref.model_dump(mode="json"))
                 continue
-            _check_same(node, ref, known.get(ref.name))
+            _check_same(node, ref, listed_refs.get(ref.name))
             notes.append(f"the sweep has {in_words({node: ref.name})} already")
     return added, notes
 
 
-def _with_points(present: Bound, asked: Asked, every: Sequence[Choices]) -> dict[str, list[Variant]]:
+def _with_points(present: Bound, request: Asked, every: Sequence[Choices]) -> dict[str, list[Variant]]:
     """Replace `node.parameter: levels` by the variants that have these levels beside the others of each combination."""
     nodes = present.workflow.nodes
     variants: dict[str, list[Variant]] = {}
     for typed, key, forms in [
-        *((False, *pair) for pair in (asked.vary or {}).items()),
-        *((True, *pair) for pair in (asked.typed or {}).items()),
+        *((False, *pair) for pair in (request.vary or {}).items()),
+        *((True, *pair) for pair in (request.typed or {}).items()),
     ]:
         node, _, _ = key.rpartition(".")
         if key in nodes or node not in nodes:
@@ -240,8 +240,8 @@ def _with_points(present: Bound, asked: Asked, every: Sequence[Choices]) -> dict
     return variants
 
 
-def _check_same(node: str, ref: VariantRef, known: VariantRef | None) -> None:
-    if not ref.is_own and ref != known:
+def _check_same(node: str, ref: VariantRef, recorded: VariantRef | None) -> None:
+    if not ref.is_own and ref != recorded:
         raise InputError(
             f"node {node!r} has another variant {ref.name!r} in this sweep: give this one a name of its own",
             argument="vary",

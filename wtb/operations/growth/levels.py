@@ -66,7 +66,7 @@ class Levels:
         """Return the fingerprints of the sweep with those of the variants; those that it has stay."""
         recorded = sweep.fingerprints
         present = self.bound.fingerprints
-        return recorded | {node: {**one, **recorded.get(node, {})} for node, one in present.items()}
+        return recorded | {node: {**digests, **recorded.get(node, {})} for node, digests in present.items()}
 
 
 def with_levels(sweep: SweepRow, present: Bound, code: Code, levels: Mapping[str, Sequence[Variant]]) -> Levels:
@@ -92,7 +92,7 @@ def with_levels(sweep: SweepRow, present: Bound, code: Code, levels: Mapping[str
             defaults[node] = own.default
             vary[node] = [{"name": own.default}]
         for form in forms:
-            if form not in [one["name"] for one in vary[node]]:
+            if form not in [variant["name"] for variant in vary[node]]:
                 vary[node] = [*vary[node], {"name": form} if form in list(own.variants) else form]
     varied: StoredSpec = {**sweep.spec, "vary": vary}
     if present.spec.texts:
@@ -122,8 +122,8 @@ def _submitted_vary(sweep: SweepRow, present: Bound) -> dict[str, list[Any]]:
 def _names(bound: Sequence[str], forms: Sequence[Variant]) -> list[str]:
     """Return the names of variants; those that are not named by their form are the last of the node, in order."""
     named = [form for form in forms if isinstance(form, str) and form in bound]
-    made = iter(bound[len(bound) - (len(forms) - len(named)) :])
-    return [form if isinstance(form, str) and form in named else next(made) for form in forms]
+    derived_names = iter(bound[len(bound) - (len(forms) - len(named)) :])
+    return [form if isinstance(form, str) and form in named else next(derived_names) for form in forms]
 
 
 def changed_code(

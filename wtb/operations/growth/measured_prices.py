@@ -48,23 +48,23 @@ def planned_price(
         measured.setdefault((one.node, one.variant), []).append(one)
     if lacking := [f"{node}={variant}" for node, variant in needed if (node, variant) not in measured]:
         return _unknown(f"{_some(lacking)} did not run in earlier sweeps of the workflow")
-    used = [one for key in needed for one in measured[key]]
-    ids = list(dict.fromkeys(one.sweep_id for one in used))
-    reasons = [one for id in ids for one in unknown_costs(database, id) if (one["node"], one["variant"]) in needed]
+    used = [row for key in needed for row in measured[key]]
+    ids = list(dict.fromkeys(row.sweep_id for row in used))
+    reasons = [cost for id in ids for cost in unknown_costs(database, id) if (cost["node"], cost["variant"]) in needed]
     if reasons:
         return _unknown("; ".join(sentences(reasons)))
     usd = [_price(count, measured[key], times) for key, count in needed.items()]
     highs = [high for _, high in usd if high is not None]
     return {
         "usd": [sum(low for low, _ in usd), sum(highs) if len(highs) == len(usd) else None],
-        "node_runs": sum(one.node_runs for one in used),
+        "node_runs": sum(row.node_runs for row in used),
         "sweeps": len(ids),
         "because": None,
     }
 
 
 def _price(count: Count, measured: Sequence[MeasuredRuns], times: int) -> tuple[float, float | None]:
-    mean = sum(one.usd for one in measured) / sum(one.node_runs for one in measured)
+    mean = sum(row.usd for row in measured) / sum(row.node_runs for row in measured)
     if count.high is None:
         return count.low * times * mean, None if mean else 0.0
     return count.low * times * mean, count.high * times * mean

@@ -190,7 +190,7 @@ def _with_equal(new: Sequence[NewCase], rows: Iterable[CaseRow], *, joins: bool)
     clusters: dict[int, str] = {}
     renamed: dict[str, str] = {}  # clusters of new cases that are equal to one that is there
     pairs: list[tuple[str, str]] = []
-    found: list[NewCase] = []
+    clustered: list[NewCase] = []
     for case in new:
         content = frozenset((key, value.digest) for key, value in case.input.items())
         row = by_input.get((content, case.workspace))
@@ -203,9 +203,9 @@ def _with_equal(new: Sequence[NewCase], rows: Iterable[CaseRow], *, joins: bool)
                 if case.cluster is not None:
                     renamed[case.cluster] = shared
                 case = replace(case, cluster=shared)
-        found.append(case)
-    found = [replace(case, cluster=renamed.get(case.cluster or "", case.cluster)) for case in found]
-    return NewCases(found, clusters=clusters, notes=_equal_in_words(pairs))
+        clustered.append(case)
+    clustered = [replace(case, cluster=renamed.get(case.cluster or "", case.cluster)) for case in clustered]
+    return NewCases(clustered, clusters=clusters, notes=_equal_in_words(pairs))
 
 
 def _equal_in_words(pairs: Sequence[tuple[str, str]]) -> list[str]:

@@ -45,8 +45,8 @@ def new_rows(grown: Grown) -> list[NewRow]:
         if key in present or _is_excluded(grown.spec, choice):
             continue
         choices.setdefault(key, choice)
-        known = origins.setdefault(key, [])
-        known.append(Origin(number, frozenset(changed)))
+        row_origins = origins.setdefault(key, [])
+        row_origins.append(Origin(number, frozenset(changed)))
     return [
         NewRow(choice, sorted(origins[key], key=lambda origin: len(origin.changed))[:MOST_ORIGINS])
         for key, choice in choices.items()

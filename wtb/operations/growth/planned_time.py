@@ -35,8 +35,8 @@ def planned_concurrency(
         times = prepared.cases * bound.spec.repeats
         highs = [None if count.high is None else count.high * means[key] for key, count in needed.items()]
         low = sum(count.low * means[key] for key, count in needed.items()) * times / at_once
-        known = [high for high in highs if high is not None]
-        planned["seconds"] = [low, sum(known) * times / at_once if len(known) == len(highs) else None]
+        bounded = [high for high in highs if high is not None]
+        planned["seconds"] = [low, sum(bounded) * times / at_once if len(bounded) == len(highs) else None]
     return planned
 
 

@@ -44,8 +44,8 @@ async def follow_async(
 async def each(steps: Iterator[T]) -> AsyncIterator[T]:
     """Yield what an iterator does, whose steps block for a moment."""
     loop = asyncio.get_running_loop()
-    while taken := await loop.run_in_executor(_LOOKING, _take_one, steps):
-        yield taken[0]
+    while step := await loop.run_in_executor(_LOOKING, _take_one, steps):
+        yield step[0]
 
 
 def _take_one(steps: Iterator[T]) -> list[T]:

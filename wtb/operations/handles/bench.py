@@ -368,7 +368,7 @@ class Bench(BenchMethods):
         context = self.backend.require_database("a server sends the events of one sweep, which `follow` yields")
         events = EventsFromNow(context, severity=severity, kinds=kinds, values=values)
         subscription = Subscription(context, callback, events, interval_s)
-        self._subscriptions = [one for one in self._subscriptions if one.is_active] + [subscription]
+        self._subscriptions = [earlier for earlier in self._subscriptions if earlier.is_active] + [subscription]
         return subscription
 
     # What there is

@@ -26,15 +26,15 @@ def documented_by(operation: Callable[..., Any]) -> Callable[[Function], Functio
     """
 
     def complete(method: Function) -> Function:
-        own, others = _sections(method), _sections(operation)
-        taken = set(inspect.signature(method).parameters) - {"self"}
-        args = {**_entries(own.pop("Args", "")), **_entries(others.pop("Args", ""))}
+        own, inherited = _sections(method), _sections(operation)
+        parameters = set(inspect.signature(method).parameters) - {"self"}
+        args = {**_entries(own.pop("Args", "")), **_entries(inherited.pop("Args", ""))}
         args |= _entries(_sections(method).get("Args", ""))
-        summary = own.pop("") or others[""]
-        if listed := "".join(f"    {text}" for name, text in args.items() if name in taken):
+        summary = own.pop("") or inherited[""]
+        if listed := "".join(f"    {text}" for name, text in args.items() if name in parameters):
             own["Args"] = listed
-        sections = {name: own.get(name) or others.get(name) for name in _SECTIONS}
-        sections["Example"] = own.get("Example") or others.get("Example")
+        sections = {name: own.get(name) or inherited.get(name) for name in _SECTIONS}
+        sections["Example"] = own.get("Example") or inherited.get("Example")
         parts = [f"{name}:\n{text.rstrip()}" for name, text in sections.items() if text]
         method.__doc__ = "\n\n".join([summary.rstrip(), *parts]) + "\n"
         return method

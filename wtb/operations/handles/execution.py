@@ -105,10 +105,10 @@ class ExecutionHandle(ExecutionMethods, TargetHandle):
     @property
     def record(self) -> ExecutionRecord:
         """What it is now; of a single execution that was retried, the execution that has its cell."""
-        return execution_record(self._shown["execution"])
+        return execution_record(self._document["execution"])
 
     @property
-    def _shown(self) -> ExecutionDocument:
+    def _document(self) -> ExecutionDocument:
         return cast(ExecutionDocument, self.backend.call(show, self._execution_id))
 
     @property
@@ -125,7 +125,7 @@ class ExecutionHandle(ExecutionMethods, TargetHandle):
     def state(self) -> dict[str, Any]:
         """The state at its head; from a server as JSON has it."""
         if not isinstance(self.backend, Context):
-            return self._shown["state"]
+            return self._document["state"]
         head = find_one(self.database, self.id).head_id
         if head is None:
             return {}
@@ -268,13 +268,13 @@ class ExecutionHandle(ExecutionMethods, TargetHandle):
             ConflictError: If it asks nothing, or would continue here with code that has changed.
         """
         located = self._located
-        asked = self.backend.call(find_questions, str(located.execution)).each
-        if not asked and isinstance(self.backend, Context):
+        questions = self.backend.call(find_questions, str(located.execution)).each
+        if not questions and isinstance(self.backend, Context):
             raise impossible(find_one(self.database, self.id), "answered: it asks nothing")
         code = self._code()
         answered = self.backend.call(
             answer,
-            asked[0]["id"] if asked else str(located.execution),
+            questions[0]["id"] if questions else str(located.execution),
             action,
             choice=choice,
             feedback=feedback,
@@ -411,7 +411,7 @@ class ExecutionHandle(ExecutionMethods, TargetHandle):
 
     def _repr_html_(self) -> str:
         """How it stands, its steps and its state, for notebooks."""
-        return notebook_view(self._shown)
+        return notebook_view(self._document)
 
     def __repr__(self) -> str:
         return f"<execution {self.id}: {self.status}>"

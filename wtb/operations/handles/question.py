@@ -96,10 +96,10 @@ class QuestionHandle:
         return f"<question {self.id}>"
 
 
-def question_of(found: Questions, id: str) -> QuestionDocument:
+def question_of(questions: Questions, id: str) -> QuestionDocument:
     """Return the only question that was found. Raises InputError if there is none, or several are."""
-    if found.question is not None:
-        return found.question
-    if len(found.each) == 1:
-        return found.each[0]
+    if questions.question is not None:
+        return questions.question
+    if len(questions.each) == 1:
+        return questions.each[0]
     raise InputError(f"there is no question {id!r}")

@@ -324,18 +324,18 @@ class SweepHandle(SweepMethods, TargetHandle):
         Raises:
             InputError: If there is no such cell, or several, or if it has not begun.
         """
-        chosen = choices or {}
-        found = [
+        required = choices or {}
+        matching = [
             cell
             for cell in self.cells(case=case)
-            if chosen.items() <= cell["combination"].items() and repeat in (None, cell["repeat"])
+            if required.items() <= cell["combination"].items() and repeat in (None, cell["repeat"])
         ]
-        if len(found) != 1:
-            what = "several cells are" if found else "no cell is"
+        if len(matching) != 1:
+            what = "several cells are" if matching else "no cell is"
             raise InputError(f"{what} of case {case!r} with these variants and this repeat; expected one")
-        if found[0]["execution"] is None:
+        if matching[0]["execution"] is None:
             raise InputError(f"the cell of case {case!r} has not begun")
-        return ExecutionHandle(self.backend, found[0]["execution"])
+        return ExecutionHandle(self.backend, matching[0]["execution"])
 
     def to_pandas(self, state: Sequence[str] = ()) -> DataFrame:
         """Return a data frame with a row for each cell. Needs pandas.
@@ -360,8 +360,8 @@ class SweepHandle(SweepMethods, TargetHandle):
             import pandas
         except ImportError as error:
             raise InputError(f"pandas is not installed: {pip_install('pandas')}") from error
-        found = self.backend.call(cells, self.id)
-        return pandas.DataFrame([cell_row(cell, found.metrics, state) for cell in found.cells])
+        listing = self.backend.call(cells, self.id)
+        return pandas.DataFrame([cell_row(cell, listing.metrics, state) for cell in listing.cells])
 
     @overload
     def report(

@@ -19,7 +19,7 @@ from wtb.store.housekeeping.erasure import FoundCase, Named
 from wtb.store.read.queries import find_sweep
 
 REASON = 1_000  # characters
-_GONE = (
+_ANSWER_REMOVED = (
     "what this did is done; its answer was removed, since it may have told of a case that was erased since: look at "
     "what it was to change, or ask anew"
 )
@@ -65,14 +65,14 @@ def preview_erase(context: Context, case: str, *, sweep: str | None = None, proj
         ConflictError: If something of it still runs.
     """
     sweep_id = None if sweep is None else find_sweep(context.database, sweep).id
-    found = erasure.find_cases(context.database, case, sweep_id=sweep_id, project=project)
-    erasure.check_at_rest(found)
+    cases = erasure.find_cases(context.database, case, sweep_id=sweep_id, project=project)
+    erasure.check_at_rest(cases)
     counts: dict[str, int] = {}
-    for one in found:
-        for kind, count in erasure.belongings(context.database, one).items():
+    for sweep_case in cases:
+        for kind, count in erasure.belongings(context.database, sweep_case).items():
             counts[kind] = counts.get(kind, 0) + count
-    copies = count_copies(context.database, _projects(found))
-    return Erased(case, found, counts | {"uploads": copies.uploads, "answers": copies.answers})
+    copies = count_copies(context.database, _projects(cases))
+    return Erased(case, cases, counts | {"uploads": copies.uploads, "answers": copies.answers})
 
 
 @checked
@@ -112,19 +112,19 @@ def erase(
     since = time.time() + files.clock_ahead()
     named = Named()
     why = None if reason is None else storable(reason, REASON)
-    for number, one in enumerate(preview.found, 1):
-        named = named.with_(erasure.erase_rows(context.database, one, by=storable(context.by, 255), reason=why))
+    for number, sweep_case in enumerate(preview.found, 1):
+        named = named.with_(erasure.erase_rows(context.database, sweep_case, by=storable(context.by, 255), reason=why))
         report(f"erased from {number:,} of {len(preview.found):,} sweeps")
     # Digests of what judges were asked about, of which case is not known.
     remove_unused(files, older_than_s=0, projects=_projects(preview.found))
-    erase_copies(context.database, _projects(preview.found), _GONE)
+    erase_copies(context.database, _projects(preview.found), _ANSWER_REMOVED)
     values = erasure.remove_named_values(context.database, named)
     removed = erasure.remove_named_files(context.database, files, named, since)
     notes = []
-    if (left := erasure.overwrite_free_pages(context.database)) is not None:
-        notes.append(f"free pages of {context.place} may still hold some of it, since others use it now: {left}")
+    if (problem := erasure.overwrite_free_pages(context.database)) is not None:
+        notes.append(f"free pages of {context.place} may still hold some of it, since others use it now: {problem}")
     return replace(preview, values=values, files=removed, notes=tuple(notes))
 
 
-def _projects(found: Sequence[FoundCase]) -> frozenset[str]:
-    return frozenset(one.project for one in found)
+def _projects(cases: Sequence[FoundCase]) -> frozenset[str]:
+    return frozenset(case.project for case in cases)

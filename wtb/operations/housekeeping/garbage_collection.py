@@ -182,14 +182,14 @@ class _Collection:
     def _expired_sweeps(self, connection: sa.Connection) -> list[str]:
         """Sweeps that are older than their project says, or else the policy."""
         own = retentions(connection) if self._of_projects else {}
-        others, found = [sweeps.c.project.not_in(list(own))], []
+        other_projects, ids = [sweeps.c.project.not_in(list(own))], []
         for project, retention in [*own.items(), (None, ProjectRetention())]:
             age = retention.get("sweeps", self._policy.sweeps)
             if age is not None:
-                of_it = others if project is None else [sweeps.c.project == project]
+                of_it = other_projects if project is None else [sweeps.c.project == project]
                 keep = retention.get("keep", self._policy.keep)
-                found += expired_sweeps(connection, self._before(age), keep, *of_it)
-        return found
+                ids += expired_sweeps(connection, self._before(age), keep, *of_it)
+        return ids
 
     def _remove_hidden(self) -> None:
         self.add("sweeps", deletion.remove_hidden(self._database))
@@ -208,8 +208,8 @@ class _Collection:
             return
         before = self._before(self._policy.superseded)
         with self._database.read(long=True) as connection:
-            settled = settled_sweeps(connection, before)
-        for sweep_id in settled:
+            sweep_ids = settled_sweeps(connection, before)
+        for sweep_id in sweep_ids:
             if not superseded.has_superseded(self._database, sweep_id, before):  # most have none: no lock for those
                 continue
             while (removed := superseded.remove_superseded(self._database, sweep_id, before)).checkpoints:

@@ -74,9 +74,9 @@ class Survey:
 
     def knows_some(self) -> bool:
         """Return whether any stored file belongs to this database; True if there are none."""
-        known: set[str] = set().union(*self.reached.values(), *self.noted.values())
+        digests: set[str] = set().union(*self.reached.values(), *self.noted.values())
         stored: set[str] = set().union(*(part.stored for part in self.parts))
-        return not stored or not known.isdisjoint(stored)
+        return not stored or not digests.isdisjoint(stored)
 
 
 def survey(connection: sa.Connection, files: FileStore, *, imagined: bool = False) -> Survey:
@@ -113,9 +113,9 @@ def refusal(database: Database, files: FileStore, seen: Survey) -> str | None:
             f"{nothing}, since what these list is not known: {listed}. "
             f"Is {files.root} the folder where this database keeps its files?"
         )
-    if others := filing.other_owners(database, files):
+    if owners := filing.other_owners(database, files):
         return (
-            f"{nothing}: {', '.join(others)} may keep files in {files.root} too; "
+            f"{nothing}: {', '.join(owners)} may keep files in {files.root} too; "
             "if a database is gone, remove what stands for it"
         )
     if not seen.knows_some() and not filing.is_marked(database, files):
@@ -144,17 +144,17 @@ def _added_since(stores: list[FileStore], digests: list[str], before: float) -> 
     for digest in digests:
         for store in stores:
             with suppress(FileNotFoundError):
-                found = os.stat(store.path(digest))
-                if found.st_mtime >= before:
-                    yield digest, found.st_size
+                info = os.stat(store.path(digest))
+                if info.st_mtime >= before:
+                    yield digest, info.st_size
                     break
 
 
 def move_to_projects(seen: Survey, say: Callable[[str], None]) -> None:
     """Give each project its own copy of what earlier releases kept once for all projects, and remove that."""
-    shared, *others = seen.parts
-    needs = Counter(digest for part in others for digest in part.reached & shared.stored.keys())
-    for part in others:
+    shared, *project_parts = seen.parts
+    needs = Counter(digest for part in project_parts for digest in part.reached & shared.stored.keys())
+    for part in project_parts:
         for digest in part.reached & shared.stored.keys():
             part.files.adopt(digest, alone=needs[digest] == 1)
     for number, digest in enumerate(needs, 1):

@@ -54,14 +54,14 @@ def pin(context: Context, ref: str, name: str | None = None) -> Pin:
     """
     if name is not None:
         check_name(name)
-    found = _find(context.database, ref)
-    if found.kind == "sweep":
+    target = _find(context.database, ref)
+    if target.kind == "sweep":
         if name is not None:
             raise InputError(f"{ref!r} is a sweep, which has its name; a name is for checkpoints")
-        retention.pin_sweep(context.database, found.id, True)
-        return found
-    retention.pin_checkpoint(context.database, found.id, found.sweep, True, name)
-    return replace(found, name=name)
+        retention.pin_sweep(context.database, target.id, True)
+        return target
+    retention.pin_checkpoint(context.database, target.id, target.sweep, True, name)
+    return replace(target, name=name)
 
 
 @checked
@@ -80,12 +80,12 @@ def unpin(context: Context, ref: str) -> Pin:
         InputError: If there is nothing of that name.
         ConflictError: If it is being deleted.
     """
-    found = _find(context.database, ref)
-    if found.kind == "sweep":
-        retention.pin_sweep(context.database, found.id, False)
+    target = _find(context.database, ref)
+    if target.kind == "sweep":
+        retention.pin_sweep(context.database, target.id, False)
     else:
-        retention.pin_checkpoint(context.database, found.id, found.sweep, False)
-    return found
+        retention.pin_checkpoint(context.database, target.id, target.sweep, False)
+    return target
 
 
 def _find(database: Database, ref: str) -> Pin:
@@ -96,7 +96,7 @@ def _find(database: Database, ref: str) -> Pin:
         try:
             checkpoint, sweep_id = details.find_checkpoint(database, ref)
         except InputError as no_checkpoint:
-            several = [text for one in (nothing, no_checkpoint) for text in one.problems if "several" in text]
+            several = [text for error in (nothing, no_checkpoint) for text in error.problems if "several" in text]
             raise InputError(*(several or nothing.problems)) from None
         return Pin("checkpoint", checkpoint.id, None, sweep_id)
     if target.kind == "sweep":

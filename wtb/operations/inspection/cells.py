@@ -85,10 +85,10 @@ class _Counts:
     @cached_property
     def _of_failures(self) -> Mapping[str, float]:
         measures = queries.measures(self.database, self.sweep_id)
-        found = {
+        scores = {
             name: failure_score(measure.on_failure, measure.worst, self._spec) for name, measure in measures.items()
         }
-        return {name: score for name, score in found.items() if score is not None}
+        return {name: score for name, score in scores.items() if score is not None}
 
     @cached_property
     def _without_expected(self) -> Mapping[str, frozenset[int]]:

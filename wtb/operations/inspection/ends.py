@@ -81,6 +81,6 @@ class Death:
     def look(self, status: StatusDocument) -> None:
         """Take how the sweep stands."""
         following = status["next"]
-        if not self._reported and following is not None and any(one["state"] == "dead" for one in status["owners"]):
+        if not self._reported and following is not None and any(owner["state"] == "dead" for owner in status["owners"]):
             self._report(f"{following['why']}; continue with: {following['command']}")
             self._reported = True

@@ -43,7 +43,7 @@ def _digests(event: EventDocument) -> Mapping[str, str]:
 
 def _calls(database: Database, events: Iterable[EventDocument]) -> dict[tuple[object, ...], InvocationRow]:
     data = [cast("dict[str, Any]", event["data"]) for event in events if event["kind"] == "tool.called"]
-    ids = sorted({str(one["node_run"]) for one in data if "number" in one})
+    ids = sorted({str(call["node_run"]) for call in data if "number" in call})
     rows = queries.invocation_rows(database, ids) if ids else []
     return {(row.node_run_id, row.attempt, row.number): row for row in rows}
 

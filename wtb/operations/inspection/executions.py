@@ -56,5 +56,5 @@ def diff(context: Context, a: str, b: str) -> DiffDocument:
         StoreError: If a snapshot of files is missing or damaged.
     """
     sides = trace_of(context.database, a), trace_of(context.database, b)
-    with_files = any(one.head is not None and one.head.workspace for one in sides)
+    with_files = any(side.head is not None and side.head.workspace for side in sides)
     return diff_document(context.database, *sides, context.workspaces.files if with_files else None)

@@ -65,8 +65,8 @@ class EventsFromNow:
 
     def _take(self, rows: Sequence[EventRow]) -> list[EventDocument]:
         """Return those that are wanted, and continue after them the next time."""
-        wanted = [row for row in rows if matches(row["kind"], row["severity"], self._severities, self._kinds)]
-        events = [event_document(row) for row in wanted]
+        matching = [row for row in rows if matches(row["kind"], row["severity"], self._severities, self._kinds)]
+        events = [event_document(row) for row in matching]
         if self._values:
             events = list(with_values(self._context.database, events))
         self._positions |= {row["sweep_id"]: position_of(row) for row in rows}

@@ -66,8 +66,8 @@ def log(
     database = context.database
     sweep_id, only = _followed_ids(database, ref, execution)
     pages = _waiting(_follow(context, sweep_id, only), interval_s) if follow else read_pages(database, sweep_id)
-    wanted = ([event_document(row) for row in page if _is_wanted(row, severities, kinds, only)] for page in pages)
-    events = chain.from_iterable(with_values(database, page) if values else page for page in wanted)
+    documents = ([event_document(row) for row in page if _is_wanted(row, severities, kinds, only)] for page in pages)
+    events = chain.from_iterable(with_values(database, page) if values else page for page in documents)
     return _with_cases(database, sweep_id, events) if cases else events
 
 
@@ -387,16 +387,16 @@ def _followed(database: Database, sweep_id: str) -> SweepRow:
 
 def _with_cases(database: Database, sweep_id: str, events: Iterable[EventDocument]) -> Iterator[EventDocument]:
     """Yield events with the case of their execution, looked up once, and the variants of their combination."""
-    known: dict[str, str] = {}
+    case_names: dict[str, str] = {}
     choices = queries.choices(database, sweep_id)
     for event in events:
         execution = event["execution"]
-        if execution is not None and execution not in known:
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
+        if execution is not None and execution not in case_names:
+            if len(case_names) >= _MOST_KNOWN:
+                case_names.clear()
             case, repeat = details.execution_case(database, execution)
-            known[execution] = f"{case} (repeat {repeat})" if repeat else case
-        event["case"] = None if execution is None else known[execution]
+            case_names[execution] = f"{case} (repeat {repeat})" if repeat else case
+        event["case"] = None if execution is None else case_names[execution]
         number = event["data"].get("combination")
         if isinstance(number, int) and 0 <= number < len(choices):
             event["choices"] = choices[number]

@@ -321,8 +321,8 @@ def cells(
     target = find(database, ref)
     if target.kind == "execution":
         raise InputError(f"{ref!r} is an execution; cells are listed of a sweep")
-    for one in statuses:
-        _check_status(one, CELL, "cell")
+    for status in statuses:
+        _check_status(status, CELL, "cell")
     if case is not None:
         details.check_case(database, target.id, case)
     return Cells(
@@ -345,8 +345,8 @@ def check_run_status(status: str) -> None:
     _check_status(status, get_args(RunStatus), "run")
 
 
-def _check_status(name: str, known: Collection[str], what: str) -> None:
+def _check_status(name: str, statuses: Collection[str], what: str) -> None:
     """Raises InputError with a near match for what is no status of a `what`."""
-    if name not in known:
-        near = did_you_mean(name, known)
-        raise InputError(f"{name!r} is not a status of a {what}{near} (they are: {', '.join(known)})")
+    if name not in statuses:
+        near = did_you_mean(name, statuses)
+        raise InputError(f"{name!r} is not a status of a {what}{near} (they are: {', '.join(statuses)})")

@@ -85,10 +85,11 @@ def _evaluator_document(row: PublicationRow) -> PublicationDocument:
     described: EvaluatorDescription = orjson.loads(row.description)
     parameters = described["function"]["parameters"]
     properties: dict[str, Any] = {
-        name: (one["type"]["schema"] or {}) | ({"default": one["default"]} if "default" in one else {})
-        for name, one in parameters.items()
+        name: (parameter["type"]["schema"] or {})
+        | ({"default": parameter["default"]} if "default" in parameter else {})
+        for name, parameter in parameters.items()
     }
-    required = [name for name, one in parameters.items() if one["required"]]
+    required = [name for name, parameter in parameters.items() if parameter["required"]]
     return {**_document(row), "options": {"type": "object", "properties": properties, "required": required}}
 
 

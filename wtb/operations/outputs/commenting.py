@@ -57,8 +57,8 @@ def add_comment(
     check_no_pool(database, sweep, "commented on")
     cell = _cell(database, sweep.id, case, row, repeat)
     redacted = storable(redactor_of(sweep.spec.get("redact")).text(text), MOST_COMMENT)
-    made = comments.write_comment(database, sweep.id, cell, by=_author(context), text=redacted)
-    return _shown(made)
+    comment = comments.write_comment(database, sweep.id, cell, by=_author(context), text=redacted)
+    return _comment_document(comment)
 
 
 @checked
@@ -81,16 +81,16 @@ def delete_comment(context: Context, ref: str, number: CommentNumber) -> Comment
     """
     database = context.database
     sweep = queries.find_sweep(database, ref)
-    found = next((one for one in comments.comment_rows(database, sweep.id) if one.number == number), None)
-    if found is None:
+    comment = next((row for row in comments.comment_rows(database, sweep.id) if row.number == number), None)
+    if comment is None:
         raise InputError(
             f"sweep {sweep.id} has no comment {number}; list its comments to see their numbers", argument="number"
         )
     author = _author(context)
-    if found.by != author and context.identity.method is not Method.operator:
-        raise AccessDenied(f"{found.by!r} wrote comment {number}, and {author!r} may not delete it; ask its author")
-    comments.delete_comment(database, found, by=author)
-    return _shown(found)
+    if comment.by != author and context.identity.method is not Method.operator:
+        raise AccessDenied(f"{comment.by!r} wrote comment {number}, and {author!r} may not delete it; ask its author")
+    comments.delete_comment(database, comment, by=author)
+    return _comment_document(comment)
 
 
 @checked
@@ -111,7 +111,7 @@ def list_comments(context: Context, ref: str, *, case: str | None = None) -> Com
     database = context.database
     sweep = queries.find_sweep(database, ref)
     numbers = None if case is None else [_case_number(database, sweep.id, case)]
-    return {"comments": [_shown(one) for one in comments.comment_rows(database, sweep.id, numbers)]}
+    return {"comments": [_comment_document(row) for row in comments.comment_rows(database, sweep.id, numbers)]}
 
 
 def _author(context: Context) -> str:
@@ -135,7 +135,7 @@ def _cell(database: Database, sweep_id: str, case: str, row: int, repeat: int) -
     return CommentedCell(number, repeat, row, case)
 
 
-def _shown(row: ListedComment) -> CommentDocument:
+def _comment_document(row: ListedComment) -> CommentDocument:
     return {
         **comments.comment_of(row),
         "sweep": row.sweep_id,

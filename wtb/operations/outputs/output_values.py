@@ -79,10 +79,10 @@ def _part(data: bytes) -> str:
         return text[:CUT]
     for end in range(len(text), len(text) - _LONGEST_ESCAPE, -1):
         try:
-            found: str = orjson.loads(text[:end] + '"')
+            beginning: str = orjson.loads(text[:end] + '"')
         except orjson.JSONDecodeError:
             continue  # an escape is cut in two
-        return found[:CUT]
+        return beginning[:CUT]
     raise DamagedError("a stored value is damaged: it is no JSON")
 
 

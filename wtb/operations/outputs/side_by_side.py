@@ -107,7 +107,7 @@ def outputs(
         for case in filters.cases:
             details.check_case(database, sweep.id, case)
         total, places = matching_places(database, sweep.id, filters, offset=offset, limit=limit)
-        found = sight.cases(places)
+        case_outputs = sight.cases(places)
     return {
         "sweep": sweep.heading,
         "rows": [{"row": row, "combination": sight.choices[row]} for row in sight.columns],
@@ -119,7 +119,7 @@ def outputs(
         "repeats": output_rows.repeats_of(database, sweep.id),
         "total": total,
         "offset": offset,
-        "cases": found,
+        "cases": case_outputs,
     }
 
 
@@ -147,12 +147,12 @@ def read_value(context: Context, ref: str, *, key: str | None = None, case: str 
     sweep = _sweep(database, ref)
     details.check_case(database, sweep.id, case)
     number = evidence.case_numbers(database, sweep.id)[case]
-    found = queries.case_rows(database, sweep.id, [number])[number]
+    case_row = queries.case_rows(database, sweep.id, [number])[number]
     if key is not None:
-        return _blocks(_value_at(database, found.input, key, f"the input of case {case!r}"))
-    if found.expected is None:
+        return _blocks(_value_at(database, case_row.input, key, f"the input of case {case!r}"))
+    if case_row.expected is None:
         raise InputError(f"case {case!r} has no expected value", argument="case")
-    return _blocks(found.expected.encode())
+    return _blocks(case_row.expected.encode())
 
 
 def _value_at(database: Database, state: Mapping[str, str], key: str | None, where: str) -> bytes:
@@ -203,17 +203,17 @@ class _Sight:
         self.columns = self._columns(row_numbers(self.choices, "columns", columns))
         self.tags = output_rows.case_tags(database, sweep.id)
         inputs = output_rows.first_case_input(database, sweep.id)
-        known = {key for key in output_rows.state_keys(database, sweep.id) if not is_hidden(key)}
-        self.known_keys = sorted(known, key=lambda key: (key in inputs, key))
+        visible = {key for key in output_rows.state_keys(database, sweep.id) if not is_hidden(key)}
+        self.known_keys = sorted(visible, key=lambda key: (key in inputs, key))
         self.keys = self._keys(keys, inputs)
 
     def _rows(self, rows: Sequence[int]) -> list[int]:
-        most = len(self.choices)
+        row_count = len(self.choices)
         for row in rows:
             self._check_row("rows", row)
         if len(set(rows)) > MOST_ROWS:
             raise InputError(f"rows has {len(set(rows))} combinations; expected at most {MOST_ROWS}", argument="rows")
-        return list(dict.fromkeys(rows)) or list(range(min(most, MOST_ROWS)))
+        return list(dict.fromkeys(rows)) or list(range(min(row_count, MOST_ROWS)))
 
     def _columns(self, columns: Sequence[int]) -> list[int]:
         for row in columns:
@@ -222,25 +222,27 @@ class _Sight:
         return list(dict.fromkeys(columns)) or self.rows
 
     def _check_row(self, argument: str, row: int) -> None:
-        most = len(self.choices)
-        if row >= most:
-            raise InputError(f"{argument} {row}: the sweep has the rows 0 to {most - 1}", argument=argument)
+        row_count = len(self.choices)
+        if row >= row_count:
+            raise InputError(f"{argument} {row}: the sweep has the rows 0 to {row_count - 1}", argument=argument)
 
     def _keys(self, keys: Sequence[str], inputs: Mapping[str, str]) -> list[str]:
         for key in keys:
             if is_hidden(key) or (self.known_keys and key not in self.known_keys):
-                known = did_you_mean(key, self.known_keys) or f"; it has {', '.join(self.known_keys)}"
-                raise InputError(f"the final state has no key {key!r}{known}", argument="keys")
+                hint = did_you_mean(key, self.known_keys) or f"; it has {', '.join(self.known_keys)}"
+                raise InputError(f"the final state has no key {key!r}{hint}", argument="keys")
         if len(set(keys)) > MOST_KEYS:
             raise InputError(f"keys has {len(set(keys))} keys; expected at most {MOST_KEYS}", argument="keys")
         scored = [field for field in self._scored_fields() if field in self.known_keys]
-        others = [key for key in self.known_keys if key not in inputs] or self.known_keys
-        return list(dict.fromkeys(keys or scored or others))[:MOST_KEYS]
+        output_keys = [key for key in self.known_keys if key not in inputs] or self.known_keys
+        return list(dict.fromkeys(keys or scored or output_keys))[:MOST_KEYS]
 
     def _scored_fields(self) -> list[str]:
         """The keys of the state that options of evaluators name."""
-        options = [given for one in self._sweep.spec.get("evaluate") or () for given in dict(one).values()]
-        fields = [given.get("field") for given in options if isinstance(given, Mapping)]
+        options = [
+            settings for evaluator in self._sweep.spec.get("evaluate") or () for settings in dict(evaluator).values()
+        ]
+        fields = [settings.get("field") for settings in options if isinstance(settings, Mapping)]
         return list(dict.fromkeys(field for field in fields if isinstance(field, str)))
 
     def pair(self, differ: Sequence[int | str]) -> tuple[int, int] | None:
@@ -258,8 +260,8 @@ class _Sight:
     def checked_tag(self, tag: str | None) -> str | None:
         """The tag, which a case must have. Raises InputError."""
         if tag is not None and tag not in self.tags:
-            known = did_you_mean(tag, self.tags) or f"; they are: {', '.join(self.tags) or 'none'}"
-            raise InputError(f"no case has the tag {tag!r}{known}", argument="tag")
+            hint = did_you_mean(tag, self.tags) or f"; they are: {', '.join(self.tags) or 'none'}"
+            raise InputError(f"no case has the tag {tag!r}{hint}", argument="tag")
         return tag
 
     def worst(self, metric: str | None) -> WorstFirst | None:
@@ -283,7 +285,7 @@ class _Sight:
         name = Scores(self._database, self._sweep).chosen_metric(metric)
         measure = self.measures[name]
         if measure.best is None:
-            scaled = [other for other, one in self.measures.items() if one.best is not None]
+            scaled = [other for other, candidate in self.measures.items() if candidate.best is not None]
             expected = f"expected one of {', '.join(scaled)}" if scaled else "no metric of the sweep has one"
             raise InputError(f"metric {name!r} has no scale, so no score of it is wrong; {expected}", argument="metric")
         return WrongIn(which, name, measure.better == "lower", measure.best)
@@ -306,14 +308,14 @@ class _Sight:
             is_priced = priced[cell.combination]
             made_cell = cell_outputs(cell, self.keys, values.get, scores.get(place, {}), is_priced=is_priced)
             by_place[place] = {**made_cell, "comments": comments[place]} if place in comments else made_cell
-        made = {number: _case_values(self._sweep.id, row, values) for number, row in rows.items()}
+        case_values = {number: _case_values(self._sweep.id, row, values) for number, row in rows.items()}
         return [
             {
                 "case": rows[number].id,
                 "repeat": repeat,
                 "tags": list(rows[number].tags or ()),
-                "input": made[number][0],
-                "expected": made[number][1],
+                "input": case_values[number][0],
+                "expected": case_values[number][1],
                 "cells": [by_place.get((number, repeat, row)) for row in self.columns],
             }
             for number, repeat in places
@@ -332,24 +334,24 @@ class _Values:
 
     def __init__(self, beginnings: Mapping[str, Beginning]) -> None:
         self._beginnings = beginnings
-        self._made: dict[str, OutputValue] = {}
+        self._by_digest: dict[str, OutputValue] = {}
 
     def get(self, digest: str, path: Callable[[], str]) -> OutputValue:
         """Return a value by its digest; `path` makes the path to the whole of it."""
-        made = self._made.get(digest)
-        if made is None:
-            made = self._made[digest] = output_value(self._beginnings[digest], "")
-        return {**made, "whole": path()} if made["cut"] else made
+        output = self._by_digest.get(digest)
+        if output is None:
+            output = self._by_digest[digest] = output_value(self._beginnings[digest], "")
+        return {**output, "whole": path()} if output["cut"] else output
 
 
 def _case_values(sweep_id: str, case: CaseRow, values: _Values) -> tuple[dict[str, OutputValue], OutputValue | None]:
     """The input and the expected value of a case."""
-    shown = {
+    inputs = {
         key: values.get(digest, lambda key=key: path_of_case(sweep_id, case.id, key))  # type: ignore[misc]
         for key, digest in case.input.items()
     }
     expected = None if case.expected is None else value_of_text(case.expected, path_of_case(sweep_id, case.id, None))
-    return shown, expected
+    return inputs, expected
 
 
 def cell_outputs(

@@ -23,14 +23,14 @@ from wtb.store.tables.sweeps import SweepRow
 _ANSWER = "questions.answer"  # all answers are evaluated as this action
 
 
-def authorize(database: Database, by: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def authorize(database: Database, by: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Ask policies whether somebody may carry out an operation; without policies everybody may.
 
     Args:
         database: Where.
         by: Who.
         function: The operation; what is none is not asked about.
-        given: Its arguments by name.
+        arguments: Its arguments by name.
 
     Raises:
         AccessDenied: If a policy forbids it, none permits it, or one cannot be evaluated.
@@ -43,25 +43,25 @@ def authorize(database: Database, by: str, function: Callable[..., Any], given: 
     if named is None:
         return
     name, operation = named
-    for asked, sweep in _questions(database, by, name, operation.effect, given):
-        decision = policies.decide(asked)
+    for request, sweep in _questions(database, by, name, operation.effect, arguments):
+        decision = policies.decide(request)
         if sweep is not None and operation.effect is not Effect.reads:
-            _record(database, sweep, asked, decision)
+            _record(database, sweep, request, decision)
         if not decision.allowed:
-            raise AccessDenied(f"{by} may not {_words(asked)}: {decision.why} (`wtb policy explain`)")
+            raise AccessDenied(f"{by} may not {_words(request)}: {decision.why} (`wtb policy explain`)")
 
 
-def _words(asked: Asked) -> str:
-    if asked.action == CALL_TOOL:
-        return f"submit workflow {asked.facts.get('workflow')!r}, which has the tool {asked.id!r}"
-    resource = "" if asked.kind == "Database" else f" ({asked.kind.lower()} {asked.id})"
-    return f"carry out {asked.action}{resource}"
+def _words(request: Asked) -> str:
+    if request.action == CALL_TOOL:
+        return f"submit workflow {request.facts.get('workflow')!r}, which has the tool {request.id!r}"
+    resource = "" if request.kind == "Database" else f" ({request.kind.lower()} {request.id})"
+    return f"carry out {request.action}{resource}"
 
 
-def _record(database: Database, sweep: SweepRow, asked: Asked, decision: Decision) -> None:
+def _record(database: Database, sweep: SweepRow, request: Asked, decision: Decision) -> None:
     data: dict[str, Json] = {
-        "operation": asked.action,
-        "by": asked.by,
+        "operation": request.action,
+        "by": request.by,
         "allowed": decision.allowed,
         "rules": [*decision.rules],
         "errors": [*decision.errors],
@@ -71,22 +71,22 @@ def _record(database: Database, sweep: SweepRow, asked: Asked, decision: Decisio
 
 
 def _questions(
-    database: Database, by: str, name: str, effect: Effect, given: Mapping[str, Any]
+    database: Database, by: str, name: str, effect: Effect, arguments: Mapping[str, Any]
 ) -> Iterator[tuple[Asked, SweepRow | None]]:
     """What policies are asked, with the sweep that it is about, if there is one."""
-    prepared = given.get("prepared")
+    prepared = arguments.get("prepared")
     if isinstance(prepared, Prepared):
-        yield from ((asked, None) for asked in _submission(by, name, prepared))
+        yield from ((request, None) for request in _submission(by, name, prepared))
         return
     if effect is Effect.reads:  # who may see what, is a matter of scopes: nothing is looked up for it
         yield Asked(name, by), None
         return
     if name in (_ANSWER, "questions.answer_all"):
-        yield from _answers(database, by, name, given)
+        yield from _answers(database, by, name, arguments)
         return
-    sweep = _sweep_of(database, given)
+    sweep = _sweep_of(database, arguments)
     facts = {} if sweep is None else _facts(database, sweep)
-    if isinstance(text := given.get("name"), str):
+    if isinstance(text := arguments.get("name"), str):
         facts["name"] = text
     yield (Asked(name, by, facts=facts), None) if sweep is None else (Asked(name, by, "Sweep", sweep.id, facts), sweep)
 
@@ -103,23 +103,26 @@ def _submission(by: str, name: str, prepared: Prepared) -> Iterator[Asked]:
 
 
 def _answers(
-    database: Database, by: str, name: str, given: Mapping[str, Any]
+    database: Database, by: str, name: str, arguments: Mapping[str, Any]
 ) -> Iterator[tuple[Asked, SweepRow | None]]:
     """One for each sweep and node whose questions are answered."""
     if name == _ANSWER:
-        asked, action = _asked(database, str(given["ref"])), given.get("action") or "approve"
+        question_nodes, action = (
+            _find_question_nodes(database, str(arguments["ref"])),
+            arguments.get("action") or "approve",
+        )
     else:
-        asked = [one for ref in given["questions"] for one in _asked(database, str(ref))]
-        action = given["action"]
-    for sweep_id, node in dict.fromkeys(asked):
+        question_nodes = [pair for ref in arguments["questions"] for pair in _find_question_nodes(database, str(ref))]
+        action = arguments["action"]
+    for sweep_id, node in dict.fromkeys(question_nodes):
         sweep = find_sweep(database, sweep_id)
         facts = {**_facts(database, sweep), "answer": str(action), **({} if node is None else {"node": node})}
         yield Asked(_ANSWER, by, "Sweep", sweep.id, facts), sweep
-    if not asked:
+    if not question_nodes:
         yield Asked(_ANSWER, by, facts={"answer": str(action)}), None
 
 
-def _asked(database: Database, ref: str) -> list[tuple[str, str | None]]:
+def _find_question_nodes(database: Database, ref: str) -> list[tuple[str, str | None]]:
     """(sweep, node) of the question that is meant, or of those of a sweep or an execution."""
     try:
         row = questions.find_approval(database, ref)
@@ -130,9 +133,9 @@ def _asked(database: Database, ref: str) -> list[tuple[str, str | None]]:
     return [(row.sweep_id, row.node)]
 
 
-def _sweep_of(database: Database, given: Mapping[str, Any]) -> SweepRow | None:
+def _sweep_of(database: Database, arguments: Mapping[str, Any]) -> SweepRow | None:
     """The sweep that an operation acts on; None where it names none, or the operation will say that there is none."""
-    ref = given.get("ref")
+    ref = arguments.get("ref")
     if not isinstance(ref, str):
         return None
     try:
@@ -145,5 +148,5 @@ def _sweep_of(database: Database, given: Mapping[str, Any]) -> SweepRow | None:
 def _facts(database: Database, sweep: SweepRow) -> dict[str, Fact]:
     workflow = workflow_graph(database, sweep.workflow_id)["name"]
     facts: dict[str, Fact] = {"sweep": sweep.name, "workflow": str(workflow), "session": sweep.session}
-    known = (("project", sweep.project), ("submitted_by", sweep.spec.get("submitted_by")))
-    return {**facts, **{key: text for key, text in known if text}}
+    optional = (("project", sweep.project), ("submitted_by", sweep.spec.get("submitted_by")))
+    return {**facts, **{key: text for key, text in optional if text}}

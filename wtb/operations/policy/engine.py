@@ -42,10 +42,10 @@ class Policies:
         self._policies = policies
         self._remembered = lru_cache(maxsize=_REMEMBERED)(self._decide)
 
-    def decide(self, asked: Asked) -> Decision:
+    def decide(self, request: Asked) -> Decision:
         """Decide about what is asked. Whatever goes wrong denies."""
         # It follows from these alone, and the library takes a tenth of a millisecond to read a request.
-        return self._remembered(asked.by, asked.action, asked.kind, asked.id, tuple(asked.context.items()))
+        return self._remembered(request.by, request.action, request.kind, request.id, tuple(request.context.items()))
 
     def recorded(self, by: str) -> StoredPolicies | None:
         """Return what a sweep of somebody records; None if no policy names an action of nodes: these cost nothing."""
@@ -98,15 +98,15 @@ def policy_folder() -> Path | None:
                 f"{named_by}: there is no folder {named}; nothing is allowed until it is there or not named"
             )
         return Path(named)
-    here = Path(_DEFAULT)
-    return here.absolute() if any(here.glob(f"*{_SUFFIX}")) else None
+    default = Path(_DEFAULT)
+    return default.absolute() if any(default.glob(f"*{_SUFFIX}")) else None
 
 
-def find_policies(*, again: bool = False) -> Policies | None:
+def find_policies(*, reread: bool = False) -> Policies | None:
     """Return the policies of this process's folder, as they were at most a second ago.
 
     Args:
-        again: Read them now.
+        reread: Read them now.
 
     Returns:
         None where there are none, and all is allowed.
@@ -116,13 +116,13 @@ def find_policies(*, again: bool = False) -> Policies | None:
     """
     global _last
     where = os.environ.get(FOLDER), os.getcwd()
-    found = _last
-    is_old = found is None or found.where != where or time.monotonic() - found.at > KEEP_S or not found.is_whole
-    if again or found is None or is_old:
+    loaded = _last
+    is_old = loaded is None or loaded.where != where or time.monotonic() - loaded.at > KEEP_S or not loaded.is_whole
+    if reread or loaded is None or is_old:
         at, folder = time.monotonic(), policy_folder()
         changed_at = None if folder is None else _changed_at(folder)  # before they are read
-        found = _last = _Found(where, at, None if folder is None else _read(folder), changed_at)
-    return found.policies
+        loaded = _last = _Found(where, at, None if folder is None else _read(folder), changed_at)
+    return loaded.policies
 
 
 def _changed_at(folder: Path) -> int | None:

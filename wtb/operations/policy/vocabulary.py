@@ -82,10 +82,10 @@ class Asked:
 @cache
 def actions() -> Mapping[str, str]:
     """The path of an operation's function -> its action: the first id that has it."""
-    found: dict[str, str] = {}
+    by_path: dict[str, str] = {}
     for name, operation in OPERATIONS.items():
-        found.setdefault(operation.path, name)
-    return found | {path: found[operation] for path, operation in _STANDS_FOR.items()}
+        by_path.setdefault(operation.path, name)
+    return by_path | {path: by_path[operation] for path, operation in _STANDS_FOR.items()}
 
 
 def action_of(module: str, function: str) -> tuple[str, Operation] | None:

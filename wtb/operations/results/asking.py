@@ -78,10 +78,10 @@ class Table:
     @cached_property
     def units(self) -> list[list[int]]:
         """The cases of each unit, in a drawn order."""
-        found: dict[str, list[int]] = {}
+        by_unit: dict[str, list[int]] = {}
         for case in self.cases.values():
-            found.setdefault(self.unit(case), []).append(case)
-        units = list(found.values())
+            by_unit.setdefault(self.unit(case), []).append(case)
+        units = list(by_unit.values())
         return [units[place] for place in np.random.default_rng(_ORDER).permutation(len(units))]
 
 
@@ -89,16 +89,16 @@ class Asker:
     """Asks for the comparisons that a race wants, writes down the replies, and asks for none twice.
 
     Attributes:
-        asked: How often it asked.
+        call_count: How often it asked.
         failed: How often it got no usable reply.
         usd: What that cost; None where a price is not known.
         is_spent: Whether it stopped before it would have asked too often.
     """
 
-    def __init__(self, table: Table, file: Path, asking: Asking, kept: Mapping[str, int]) -> None:
-        self.asked, self.failed, self.is_spent = 0, 0, False
+    def __init__(self, table: Table, file: Path, asking: Asking, outcomes: Mapping[str, int]) -> None:
+        self.call_count, self.failed, self.is_spent = 0, 0, False
         self.usd: float | None = 0.0
-        self._table, self._file, self._asking, self._kept = table, file, asking, dict(kept)
+        self._table, self._file, self._asking, self._outcomes = table, file, asking, dict(outcomes)
         self._answers = _answers(table, asking.field)
         self._ids = {number: name for name, number in table.cases.items()}
 
@@ -109,22 +109,23 @@ class Asker:
     def _compare(self, unit: int, pairs: Pairs) -> Comparisons | None:
         """Both orders of each pair, in each case of a unit. What the two have no answer to is left out."""
         cases = self._table.units[unit]
-        jobs = [(case, *pair) for case in cases for one, other in pairs for pair in ((one, other), (other, one))]
-        jobs = [(case, one, other) for case, one, other in jobs if {(case, one), (case, other)} <= self._answers.keys()]
+        jobs = [(case, *pair) for case in cases for row, other in pairs for pair in ((row, other), (other, row))]
+        jobs = [(case, row, other) for case, row, other in jobs if {(case, row), (case, other)} <= self._answers.keys()]
         questions = self._questions([job for job in jobs if self._without_asking(job) is None])
-        new = {key: (job, text) for job, (key, text) in questions.items() if key not in self._kept}
-        if self.asked + len(new) > self._asking.most:
+        new = {key: (job, text) for job, (key, text) in questions.items() if key not in self._outcomes}
+        if self.call_count + len(new) > self._asking.most:
             self.is_spent = True
             return None
         self._ask(new)
-        found = {
-            job: self._kept.get(questions[job][0]) if job in questions else self._without_asking(job) for job in jobs
+        outcomes = {
+            job: self._outcomes.get(questions[job][0]) if job in questions else self._without_asking(job)
+            for job in jobs
         }
         # Of a pair that was judged in one order only, nobody knows how much of it is the order.
         both = [
-            (one, other, result)
-            for (case, one, other), result in found.items()
-            if result is not None and found[case, other, one] is not None
+            (row, other, result)
+            for (case, row, other), result in outcomes.items()
+            if result is not None and outcomes[case, other, row] is not None
         ]
         first, second, result = np.array(both, dtype=np.int64).reshape(-1, 3).T
         return Comparisons(first, second, result, np.full(len(both), unit))
@@ -132,10 +133,10 @@ class Asker:
     def _without_asking(self, job: Job) -> int | None:
         """The same is a tie, and any answer is better than none."""
         case, first, second = job
-        one, other = self._answers[case, first], self._answers[case, second]
-        if one == other:
+        answer, other = self._answers[case, first], self._answers[case, second]
+        if answer == other:
             return 0
-        return None if one and other else (1 if one else -1)
+        return None if answer and other else (1 if answer else -1)
 
     def _questions(self, jobs: list[Job]) -> dict[Job, tuple[str, str]]:
         """What is sent for each job, with the digest by which its reply is kept."""
@@ -144,21 +145,21 @@ class Asker:
         digests |= {self._answers[case, row] for case, *rows in jobs for row in rows}
         values = queries.load_values(self._table.database, digests)
         plain = {digest: readable(value.data) for digest, value in values.items()}
-        found = {}
+        questions = {}
         for job in jobs:
             case, first, second = job
-            asked = {name: plain[digest] for name, digest in inputs[case].input.items()}
+            plain_input = {name: plain[digest] for name, digest in inputs[case].input.items()}
             answers = {"first": plain[self._answers[case, first]], "second": plain[self._answers[case, second]]}
-            text = json.dumps({"input": asked, **answers}, ensure_ascii=False)
+            text = json.dumps({"input": plain_input, **answers}, ensure_ascii=False)
             whole = json.dumps([self._asking.rater, self._asking.question, text])
-            found[job] = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest(), text
-        return found
+            questions[job] = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest(), text
+        return questions
 
     def _ask(self, new: Mapping[str, tuple[Job, str]]) -> None:
         with ThreadPoolExecutor(self._asking.at_once) as threads:
             replies = threads.map(self._asking.prefer, [text for _, text in new.values()])
             for (key, ((case, first, second), _)), reply in zip(new.items(), replies, strict=True):
-                self.asked += 1
+                self.call_count += 1
                 self.usd = None if self.usd is None or reply.usd is None else self.usd + reply.usd
                 if reply.score is None:
                     self.failed += 1
@@ -168,7 +169,7 @@ class Asker:
                 if preferred is None:
                     raise InputError(f"the judge gave {reply.score:g}; expected 1, -1 or 0")
                 append(self._file, [Preference(*names, preferred, self._asking.rater, key)])
-                self._kept[key] = RESULTS[preferred]
+                self._outcomes[key] = RESULTS[preferred]
 
 
 def _answers(table: Table, field: str) -> dict[tuple[int, int], str]:

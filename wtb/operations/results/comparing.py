@@ -93,7 +93,7 @@ def compare_rows(
     """
     sweep = find_sweep(context.database, ref)
     every = choices(context.database, sweep.id)
-    first, second = (row_number(every, name, one) for name, one in (("row", row), ("other", other)))
+    first, second = (row_number(every, name, row_name) for name, row_name in (("row", row), ("other", other)))
     return compare_two_rows(context.database, sweep, first, second, metric, limit=limit)
 
 
@@ -130,11 +130,11 @@ def _find_reference(context: Context, ref: str, session: str | None, update: boo
     return Reference(sweep, None)
 
 
-def passes_regression(found: RegressionDocument, *, strict: bool = False) -> bool:
+def passes_regression(comparison: RegressionDocument, *, strict: bool = False) -> bool:
     """Return whether the comparison of `regress` passes: cells that fail as they did before are no regression."""
-    well = is_well(found["verdict"], strict=strict) and not found["failing"]["unpaired"]
-    ended = found["after"]["status"] == "completed"
-    return ended and well and all(passes(gate, strict=strict) for gate in found["gates"])
+    well = is_well(comparison["verdict"], strict=strict) and not comparison["failing"]["unpaired"]
+    ended = comparison["after"]["status"] == "completed"
+    return ended and well and all(passes(gate, strict=strict) for gate in comparison["gates"])
 
 
 @frozen
@@ -196,25 +196,25 @@ def regress(
     line = None
     if reference.baseline is not None and prepared.only == Only() and ran.sweep.status == "completed":
         line = line_of_baseline(context.database, reference.baseline, ran.sweep)
-    found: RegressionDocument = {
+    comparison: RegressionDocument = {
         **compare_night(context.database, reference.sweep, ran.sweep, line, looked_into=looked_into),
         "baseline": reference.baseline,
         "gates": judged(context.database, ran.sweep)["gates"],
     }
-    passes_now = update and passes_regression(found, strict=strict)
-    left_out = _left_out(found) if passes_now else ""
+    passes_now = update and passes_regression(comparison, strict=strict)
+    left_out = _left_out(comparison) if passes_now else ""
     updated = passes_now and not left_out
     if line is not None:
-        night = Night(ran.sweep.id, is_worse=found["verdict"] == WORSE, was_accepted=updated)
+        night = Night(ran.sweep.id, is_worse=comparison["verdict"] == WORSE, was_accepted=updated)
         add_night(context.database, reference.sweep.session_id, baseline, night)
     elif updated:
         set_baseline(context.database, baseline, ran.sweep.id)
-    return Regression(ran, reference, found, updated=updated, left_out=left_out)
+    return Regression(ran, reference, comparison, updated=updated, left_out=left_out)
 
 
-def _left_out(found: ComparisonDocument) -> str:
+def _left_out(comparison: ComparisonDocument) -> str:
     """Say what of the earlier sweep was not compared."""
-    changed = found["changed"]
+    changed = comparison["changed"]
     cases = changed["cases"]
     counts = {
         "combination": changed["combinations"]["removed"],

@@ -61,37 +61,37 @@ def check_judge(
     database = context.database
     sweep = queries.find_sweep(database, ref)
     scores = Scores(database, sweep)
-    chosen = scores.chosen_metric(metric)
-    ends = scores.measures[chosen].scale
+    metric_name = scores.chosen_metric(metric)
+    ends = scores.measures[metric_name].scale
     if labels is not None:
-        found = read_labels(labels, scores.choices, evidence.case_numbers(database, sweep.id), ends)
+        ratings = read_labels(labels, scores.choices, evidence.case_numbers(database, sweep.id), ends)
     else:
-        found = stored_labels(database, sweep.id, chosen)
-    if not found:
-        raise InputError(f"nobody has labelled anything for {chosen!r}; `wtb label` asks for labels")
-    _, judge = judge_of(sweep, chosen)
+        ratings = stored_labels(database, sweep.id, metric_name)
+    if not ratings:
+        raise InputError(f"nobody has labelled anything for {metric_name!r}; `wtb label` asks for labels")
+    _, judge = judge_of(sweep, metric_name)
     models = judge.get("model") or ()
-    families = sorted({family_of(str(one)) for one in ([models] if isinstance(models, str) else models)})
+    families = sorted({family_of(str(model)) for model in ([models] if isinstance(models, str) else models)})
     judged_by = Judged(
-        _lengths(database, sweep, chosen, scores.choices, {one.case for one in found}),
+        _lengths(database, sweep, metric_name, scores.choices, {label.case for label in ratings}),
         sorted(float(level) for level in rubric_of(judge)),
         () if own else families,
         _named(own, scores.choices) if own else _of_families(database, sweep, scores.choices, families),
     )
-    return check.check(database, sweep, scores, chosen, found, scale, margin=margin, judged_by=judged_by)
+    return check.check(database, sweep, scores, metric_name, ratings, scale, margin=margin, judged_by=judged_by)
 
 
 def _named(own: Sequence[str], choices: Sequence[Mapping[str, str]]) -> set[int]:
     """The combinations with any of these variants. Raises InputError for one that no row has."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for text in own:
         node, _, variant = text.partition("=")
         rows = {number for number, choice in enumerate(choices) if choice.get(node) == variant}
         if not rows:
-            known = sorted({f"{name}={chosen}" for choice in choices for name, chosen in choice.items()})
-            raise InputError(f"own has {text!r:.100}, which no row has{did_you_mean(text, known)}")
-        found |= rows
-    return found
+            variant_names = sorted({f"{name}={variant}" for choice in choices for name, variant in choice.items()})
+            raise InputError(f"own has {text!r:.100}, which no row has{did_you_mean(text, variant_names)}")
+        numbers |= rows
+    return numbers
 
 
 def _of_families(
@@ -99,7 +99,7 @@ def _of_families(
 ) -> set[int] | None:
     """The combinations of which a varied node called a model of these; None where nobody knows."""
     varied = {node for node in choices[0] if len({choice[node] for choice in choices}) > 1} if choices else set()
-    called = [one for one in models_called(database, sweep.id) if one[0] in varied]
+    called = [call for call in models_called(database, sweep.id) if call[0] in varied]
     if not (called and families):
         return None
     own = {(node, variant) for node, variant, model in called if family_of(model) in families}
@@ -111,11 +111,11 @@ def _lengths(
 ) -> dict[tuple[int, int, int], int]:
     """The lengths of what is judged, by combination, case and repeat, of these cases."""
     _, judge = judge_of(sweep, metric)
-    found: dict[tuple[int, int, int], int] = {}
+    lengths: dict[tuple[int, int, int], int] = {}
     for name, number in evidence.case_numbers(database, sweep.id).items():
         if number in cases:
             for cell in cell_documents(database, sweep.id, statuses=("succeeded",), case=name):
                 state = cell["state"]
                 text = text_of(state.get(judge["field"]) if "field" in judge else state)
-                found[choices.index(cell["combination"]), number, cell["repeat"]] = len(text)
-    return found
+                lengths[choices.index(cell["combination"]), number, cell["repeat"]] = len(text)
+    return lengths

@@ -17,7 +17,7 @@ from wtb.planning.case_files import READERS, Wrong
 
 MOST_BYTES = 100_000_000
 _OWN = ("case", "repeat", "rater", "label", "asked", "probability")
-_ASKED = ("random", "disagreement")
+_REASONS = ("random", "disagreement")
 SOMEBODY = "rater"  # where a file names nobody
 
 
@@ -142,9 +142,9 @@ def _object(place: str, row: Json | Wrong) -> Mapping[str, Json]:
 def _label(
     row: Mapping[str, Json], choices: Sequence[Mapping[str, str]], cases: Mapping[str, int], nodes: Sequence[str]
 ) -> Label:
-    known = [*_OWN, *(choices[0] if choices else ())]
-    if unknown := [key for key in row if key not in known]:
-        raise InputError(f"unknown column {unknown[0]!r}{did_you_mean(unknown[0], known)}")
+    columns = [*_OWN, *(choices[0] if choices else ())]
+    if unknown := [key for key in row if key not in columns]:
+        raise InputError(f"unknown column {unknown[0]!r}{did_you_mean(unknown[0], columns)}")
     case = str(row.get("case") or "")
     if case not in cases:
         case = plain_id(case)
@@ -161,48 +161,48 @@ def _label(
     )
 
 
-def _probability(given: object) -> float | None:
-    if given in (None, ""):
+def _probability(raw: object) -> float | None:
+    if raw in (None, ""):
         return None
     try:
-        value = math.nan if isinstance(given, bool) else float(str(given))
+        value = math.nan if isinstance(raw, bool) else float(str(raw))
     except ValueError:
         value = math.nan
     if not 0 < value <= 1:
-        raise InputError(f"'probability' is {describe(given)}; expected a number above 0 and at most 1")
+        raise InputError(f"'probability' is {describe(raw)}; expected a number above 0 and at most 1")
     return value
 
 
-def _is_drawn(asked: object) -> bool:
-    if asked not in (None, "", *_ASKED):
-        raise InputError(f"'asked' is {describe(asked)}; expected one of {', '.join(_ASKED)}")
-    return asked != "disagreement"
+def _is_drawn(reason: object) -> bool:
+    if reason not in (None, "", *_REASONS):
+        raise InputError(f"'asked' is {describe(reason)}; expected one of {', '.join(_REASONS)}")
+    return reason != "disagreement"
 
 
 def _combination(row: Mapping[str, Json], choices: Sequence[Mapping[str, str]], nodes: Sequence[str]) -> int:
     if missing := [node for node in nodes if not row.get(node)]:
         raise InputError(f"no {missing[0]!r}; expected the variant of each node by which rows differ")
-    chosen = {node: str(row[node]) for node in choices[0] if row.get(node)}
-    for number, one in enumerate(choices):
-        if chosen.items() <= one.items():
+    variants = {node: str(row[node]) for node in choices[0] if row.get(node)}
+    for number, choice in enumerate(choices):
+        if variants.items() <= choice.items():
             return number
-    raise InputError(f"the sweep has no row {', '.join(f'{node}={variant}' for node, variant in chosen.items())}")
+    raise InputError(f"the sweep has no row {', '.join(f'{node}={variant}' for node, variant in variants.items())}")
 
 
-def _repeat(given: object) -> int:
-    text = "0" if given in (None, "") else str(given)
+def _repeat(raw: object) -> int:
+    text = "0" if raw in (None, "") else str(raw)
     if not text.isdecimal() or len(text) > 9:
-        raise InputError(f"'repeat' is {describe(given)}; expected a whole number of at least 0")
+        raise InputError(f"'repeat' is {describe(raw)}; expected a whole number of at least 0")
     return int(text)
 
 
-def _value(given: object) -> float:
+def _value(raw: object) -> float:
     try:
-        value = float(str(given)) if not isinstance(given, bool) else float(given)
+        value = float(str(raw)) if not isinstance(raw, bool) else float(raw)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InputError(f"'label' is {describe(given)}; expected a number on the scale of the metric")
+        raise InputError(f"'label' is {describe(raw)}; expected a number on the scale of the metric")
     return value
 
 

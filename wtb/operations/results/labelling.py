@@ -105,13 +105,13 @@ def draw_labels(
         InputError: If there is no such sweep, metric or key.
     """
     asking = _Asking(context, ref, rater, metric, field, cases, again)
-    mine = {_place(one) for one in asking.given if one.rater == asking.rater}
+    mine = {_place(label) for label in asking.labels if label.rater == asking.rater}
     items, done = [], 0
     for case in asking.cases(asking.drawn):
-        found = list(asking.items(case))
-        done += sum(mine.issuperset(places) for _, places in found)
-        left = [item for item, places in found if not mine.issuperset(places) and asking.is_wanted(places)]
-        items += Random(f"{asking.sweep.id}/{asking.rater}/{case.number}").sample(left, len(left))
+        answers = list(asking.items(case))
+        done += sum(mine.issuperset(places) for _, places in answers)
+        remaining = [item for item, places in answers if not mine.issuperset(places) and asking.is_wanted(places)]
+        items += Random(f"{asking.sweep.id}/{asking.rater}/{case.number}").sample(remaining, len(remaining))
     return LabelQueue(
         asking.sweep.id,
         asking.rater,
@@ -172,18 +172,20 @@ def give_label(
         raise InputError(f"the sweep has no case {case!r}{did_you_mean(case, asking.numbers)}")
     if number not in asking.drawn:
         raise InputError(f"case {case!r} was not drawn; expected one of those that are to be labelled")
-    found = (places for one in asking.cases([number]) for item, places in asking.items(one) if item.id == answer)
-    places = next(found, None)
+    matches = (
+        places for case_row in asking.cases([number]) for item, places in asking.items(case_row) if item.id == answer
+    )
+    places = next(matches, None)
     if places is None:
         raise InputError(f"case {case!r} has no answer {answer!r}; expected the id of one that was drawn")
     if again:
-        _check_not_drawn(asking.given, asking.rater, places)
-    made = [
+        _check_not_drawn(asking.labels, asking.rater, places)
+    new_labels = [
         NewLabel(place, repeat, row, asking.rater, label, asking.asked, asking.probability)
         for row, place, repeat in sorted(places)
     ]
-    write_labels(context.database, asking.sweep.id, asking.metric, made)
-    return Labelled(asking.sweep.id, asking.metric, case, answer, asking.rater, label, len(made))
+    write_labels(context.database, asking.sweep.id, asking.metric, new_labels)
+    return Labelled(asking.sweep.id, asking.metric, case, answer, asking.rater, label, len(new_labels))
 
 
 @checked
@@ -210,27 +212,27 @@ def import_labels(context: Context, ref: str, labels: AnyPath, *, metric: str | 
     sweep = queries.find_sweep(database, ref)
     check_no_pool(database, sweep, "labelled")
     scores = Scores(database, sweep)
-    chosen = scores.chosen_metric(metric)
+    metric_name = scores.chosen_metric(metric)
     numbers = evidence.case_numbers(database, sweep.id)
-    found = read_labels(labels, scores.choices, numbers, scores.measures[chosen].scale)
-    given = stored_labels(database, sweep.id, chosen)
-    for one in found:
+    file_labels = read_labels(labels, scores.choices, numbers, scores.measures[metric_name].scale)
+    stored = stored_labels(database, sweep.id, metric_name)
+    for one in file_labels:
         if not one.drawn:
-            _check_not_drawn(given, one.rater, {_place(one)})
-    made = [
+            _check_not_drawn(stored, one.rater, {_place(one)})
+    new_labels = [
         NewLabel(
-            one.case,
-            one.repeat,
-            one.combination,
-            storable(one.rater, RATER),
-            one.value,
-            "random" if one.drawn else "disagreement",
-            one.probability,
+            label.case,
+            label.repeat,
+            label.combination,
+            storable(label.rater, RATER),
+            label.value,
+            "random" if label.drawn else "disagreement",
+            label.probability,
         )
-        for one in found
+        for label in file_labels
     ]
-    write_labels(database, sweep.id, chosen, made)
-    return ImportedLabels(sweep.id, chosen, len(made))
+    write_labels(database, sweep.id, metric_name, new_labels)
+    return ImportedLabels(sweep.id, metric_name, len(new_labels))
 
 
 @checked
@@ -254,17 +256,17 @@ def list_labels(context: Context, ref: str, *, metric: str | None = None) -> lis
     names = {number: name for name, number in evidence.case_numbers(database, sweep.id).items()}
     return [
         GivenLabel(
-            one.metric,
-            names[one.case_number],
-            choices[one.combination],
-            one.repeat,
-            one.rater,
-            one.value,
-            one.asked,
-            one.probability,
-            one.at,
+            row.metric,
+            names[row.case_number],
+            choices[row.combination],
+            row.repeat,
+            row.rater,
+            row.value,
+            row.asked,
+            row.probability,
+            row.at,
         )
-        for one in label_rows(database, sweep.id, metric)
+        for row in label_rows(database, sweep.id, metric)
     ]
 
 
@@ -288,7 +290,7 @@ class _Asking:
     given_metric: str | None
     given_field: str | None
     count: int
-    again: bool
+    on_disagreement: bool
 
     def __post_init__(self) -> None:
         self._database = self.context.database
@@ -302,13 +304,15 @@ class _Asking:
         self.levels = [float(level) for level in self.rubric]
         self._field = self.given_field or self.judge.get("field")
         self.numbers = evidence.case_numbers(self._database, self.sweep.id)
-        self.given = stored_labels(self._database, self.sweep.id, self.metric)
+        self.labels = stored_labels(self._database, self.sweep.id, self.metric)
         order = draw_order(self.sweep.id, self.numbers.values())
-        self.asked: Asked = "disagreement" if self.again else "random"
-        self._wanted = _disagreed([one for one in self.given if one.rater != self.rater]) if self.again else None
-        among = None if self._wanted is None else {case for _, case, _ in self._wanted}
-        self.drawn = order[: self.count] if among is None else [one for one in order if one in among]
-        self.probability = None if self.again else len(self.drawn) / max(len(self.numbers), 1)
+        self.reason: Asked = "disagreement" if self.on_disagreement else "random"
+        self._disagreements = (
+            _disagreed([label for label in self.labels if label.rater != self.rater]) if self.on_disagreement else None
+        )
+        among = None if self._disagreements is None else {case for _, case, _ in self._disagreements}
+        self.drawn = order[: self.count] if among is None else [number for number in order if number in among]
+        self.probability = None if self.on_disagreement else len(self.drawn) / max(len(self.numbers), 1)
 
     @property
     def is_binary(self) -> bool:
@@ -318,7 +322,7 @@ class _Asking:
 
     def is_wanted(self, places: set[_Place]) -> bool:
         """Whether a draw, or a disagreement, asks for an answer."""
-        return self._wanted is None or not self._wanted.isdisjoint(places)
+        return self._disagreements is None or not self._disagreements.isdisjoint(places)
 
     def cases(self, numbers: Sequence[int]) -> Iterator[CaseRow]:
         """The cases in this order, without those that somebody erased."""
@@ -328,7 +332,7 @@ class _Asking:
     def items(self, case: CaseRow) -> Iterator[tuple[LabelItem, set[_Place]]]:
         """The answers of a case, those that are the same once: who sees one twice knows that rows agree."""
         stored = queries.load_values(self._database, case.input.values())
-        shown = text_of({name: value_or_plain(stored[key].data) for name, key in case.input.items()})
+        input_text = text_of({name: value_or_plain(stored[key].data) for name, key in case.input.items()})
         cells: dict[str, list[LabelledCell]] = defaultdict(list)
         places: dict[str, set[_Place]] = defaultdict(set)
         choices, field = self._scores.choices, self._field
@@ -340,7 +344,7 @@ class _Asking:
             cells[answer].append(LabelledCell(cell["combination"], cell["repeat"]))
             places[answer].add((choices.index(cell["combination"]), case.number, cell["repeat"]))
         for answer, of in cells.items():
-            yield LabelItem(_id_of(case, answer), case.id, shown, answer, tuple(of)), places[answer]
+            yield LabelItem(_id_of(case, answer), case.id, input_text, answer, tuple(of)), places[answer]
 
 
 def _id_of(case: CaseRow, answer: str) -> str:
@@ -351,9 +355,9 @@ def _place(label: Label) -> _Place:
     return label.combination, label.case, label.repeat
 
 
-def _check_not_drawn(given: Sequence[Label], rater: str, places: Set[_Place]) -> None:
+def _check_not_drawn(labels: Sequence[Label], rater: str, places: Set[_Place]) -> None:
     """Refuse what would take a label of a case that was drawn out of figures: just where raters disagree."""
-    if any(one.drawn and one.rater == rater and _place(one) in places for one in given):
+    if any(label.drawn and label.rater == rater and _place(label) in places for label in labels):
         raise InputError(
             f"{rater!r} labelled it when it was drawn, and that label counts; expected another rater, or the label "
             "changed as drawn"
@@ -361,10 +365,10 @@ def _check_not_drawn(given: Sequence[Label], rater: str, places: Set[_Place]) ->
 
 
 def _disagreed(labels: Sequence[Label]) -> set[_Place]:
-    said: dict[_Place, set[float]] = defaultdict(set)
-    for one in labels:
-        said[_place(one)].add(one.value)
-    return {place for place, values in said.items() if len(values) > 1}
+    values_by_place: dict[_Place, set[float]] = defaultdict(set)
+    for label in labels:
+        values_by_place[_place(label)].add(label.value)
+    return {place for place, values in values_by_place.items() if len(values) > 1}
 
 
 def text_of(value: object) -> str:

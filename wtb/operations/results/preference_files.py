@@ -53,23 +53,23 @@ def read_preferences(file: Path) -> list[Preference]:
     Raises:
         InputError: The file cannot be read, or a line is no comparison.
     """
-    found: list[Preference] = []
+    preferences: list[Preference] = []
     problems: list[str] = []
     for place, row in rows_of(file):
         try:
-            found.append(_preference(row))
+            preferences.append(_preference(row))
         except InputError as error:
             problems += [f"{place}: {text}" for text in error.problems]
     if problems:
         raise InputError(*problems)
-    return found
+    return preferences
 
 
 def append(file: Path, new: Sequence[Preference]) -> None:
     """Write comparisons behind those that a file has, so that what was asked is not lost. Raises InputError."""
     try:
         with file.open("a", encoding="utf-8") as stream:
-            stream.writelines(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in new)
+            stream.writelines(json.dumps(asdict(preference), ensure_ascii=False) + "\n" for preference in new)
     except OSError as error:
         raise InputError(f"{file}: cannot be written ({error.strerror}); expected a file for comparisons") from None
 

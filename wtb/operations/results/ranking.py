@@ -43,40 +43,45 @@ def rank(
     sweep = queries.find_sweep(database, ref)
     table = Table(database, sweep)
     if asking is None:
-        kept = [one for one in read_preferences(comparisons) if rater in (None, one.rater)]
-        raters = tuple(sorted({one.rater for one in kept}))
-        return ranking(table.sweep.id, table.choices, _told(table, comparisons, kept), raters)
+        preferences = [preference for preference in read_preferences(comparisons) if rater in (None, preference.rater)]
+        raters = tuple(sorted({preference.rater for preference in preferences}))
+        return ranking(table.sweep.id, table.choices, _read_comparisons(table, comparisons, preferences), raters)
     if comparisons.suffix != ".jsonl":
         raise InputError(f"{comparisons}: what a judge replies is written to JSON lines; expected a name with .jsonl")
-    kept = read_preferences(comparisons) if comparisons.exists() else []
-    judge = Asker(table, comparisons, asking, {one.asked: RESULTS[one.preferred] for one in kept if one.asked})
-    found, is_known = judge.race()
+    preferences = read_preferences(comparisons) if comparisons.exists() else []
+    judge = Asker(
+        table,
+        comparisons,
+        asking,
+        {preference.asked: RESULTS[preference.preferred] for preference in preferences if preference.asked},
+    )
+    outcomes, is_known = judge.race()
     ended: Ended = "known" if is_known else "most" if judge.is_spent else "cases"
-    asked = Asked(judge.asked, judge.failed, judge.usd, ended)
-    return ranking(table.sweep.id, table.choices, found, (asking.rater,), asked)
+    summary = Asked(judge.asked, judge.failed, judge.usd, ended)
+    return ranking(table.sweep.id, table.choices, outcomes, (asking.rater,), summary)
 
 
-def _told(table: Table, file: Path, given: Sequence[Preference]) -> Comparisons:
+def _read_comparisons(table: Table, file: Path, preferences: Sequence[Preference]) -> Comparisons:
     """What a file says of the rows of a sweep. Raises InputError."""
     rows = {name: number for number, name in enumerate(table.names)}
     problems = [
-        f"{file}: the sweep has no {what} {name!r}{did_you_mean(name, known)}"
-        for what, known, names in (
-            ("case", table.cases, {one.case for one in given}),
-            ("row", rows, {name for one in given for name in (one.first, one.second)}),
+        f"{file}: the sweep has no {what} {name!r}{did_you_mean(name, existing)}"
+        for what, existing, names in (
+            ("case", table.cases, {preference.case for preference in preferences}),
+            ("row", rows, {name for preference in preferences for name in (preference.first, preference.second)}),
         )
-        for name in sorted(names - set(known))
+        for name in sorted(names - set(existing))
     ]
     if problems:
         raise InputError(*problems)
-    if not given:
+    if not preferences:
         raise InputError(f"{file}: no comparisons; expected at least one")
     units: dict[str, int] = {}
-    places = [units.setdefault(table.unit(table.cases[one.case]), len(units)) for one in given]
+    places = [units.setdefault(table.unit(table.cases[preference.case]), len(units)) for preference in preferences]
     columns = (
-        [rows[one.first] for one in given],
-        [rows[one.second] for one in given],
-        [RESULTS[one.preferred] for one in given],
+        [rows[preference.first] for preference in preferences],
+        [rows[preference.second] for preference in preferences],
+        [RESULTS[preference.preferred] for preference in preferences],
         places,
     )
     return Comparisons(*(np.array(column, dtype=np.int64) for column in columns))

@@ -119,14 +119,14 @@ def score(
     check_no_pool(context.database, sweep, "scored anew")
     check_no_files(evaluate, "evaluate")
     refs = [*read_evaluators(evaluate), *(load_evaluators(file) if file is not None else ())]
-    made = evaluators_of(sweep, refs, load)
+    evaluators = evaluators_of(sweep, refs, load)
     if at_once < 1:
         raise InputError(f"at_once is {at_once}; expected at least 1")
     open_budgets(database, sweep, {}, limits_of_judging(limits))
     runner = identity()
     leases.register(database, runner)  # so that what is left of it can be told from what is in use
     try:
-        return score_by(database, context.workspaces, sweep, made, at_once=at_once, runner_id=runner.id)
+        return score_by(database, context.workspaces, sweep, evaluators, at_once=at_once, runner_id=runner.id)
     finally:
         end_runner(database, runner.id)
 
@@ -147,19 +147,21 @@ def evaluators_of(sweep: SweepRow, refs: Sequence[EvaluatorRef], resolve: Callab
     """
     if not refs:
         raise InputError("nothing to score by: name an evaluator, or a sweep file that has some")
-    made = [(NamedEvaluator(ref.name, ref.options, ""), make_evaluator(ref.name, ref.options, resolve)) for ref in refs]
-    for _, one in made:
-        one.check_failure_scores(sweep.spec.get("on_failure"))
-        if (problem := one.problem_of_repeats(int(sweep.spec["repeats"]))) is not None:
+    evaluators = [
+        (NamedEvaluator(ref.name, ref.options, ""), make_evaluator(ref.name, ref.options, resolve)) for ref in refs
+    ]
+    for _, evaluator in evaluators:
+        evaluator.check_failure_scores(sweep.spec.get("on_failure"))
+        if (problem := evaluator.problem_of_repeats(int(sweep.spec["repeats"]))) is not None:
             raise InputError(problem)
-    return made
+    return evaluators
 
 
 def score_by(
     database: Database,
     workspaces: Workspaces,
     sweep: SweepRow,
-    made: Sequence[Named],
+    evaluators: Sequence[Named],
     *,
     at_once: int | None,
     runner_id: str,
@@ -172,7 +174,7 @@ def score_by(
         database: Where.
         workspaces: Where files are kept.
         sweep: The sweep.
-        made: From `evaluators_of`.
+        evaluators: From `evaluators_of`.
         at_once: How many cells judges are asked about at a time, by threads of this process; None to have one node
             process do all, judges included, as a slot of a worker does.
         runner_id: The runner that does it, which the database knows.
@@ -183,29 +185,33 @@ def score_by(
         Stopped: Once the stop is requested.
     """
     # A judge is no user code, and waits: threads of this process ask many at a time, where processes would be few.
-    asking = [(by, one) for by, one in made if by.name in BY_PATH or one.may_ask_judges]
+    asking = [(by, evaluator) for by, evaluator in evaluators if by.name in BY_PATH or evaluator.may_ask_judges]
     judges = [] if at_once is None else asking
-    own_code = [one for one in made if one not in judges]
+    own_code = [named for named in evaluators if named not in judges]
     # A worker may run nodes of it in the same directory, too.
     own = workspaces.of_project(sweep.project).of_runner(runner_id, sweep.id, runner_id, new_id())
     run, processors = stored_spec(sweep).run, 1 if at_once is None else os.cpu_count() or 1
     recipe = Recipe(None, (), [by for by, _ in own_code])
-    code = InProcesses(UserCode(None, [one for _, one in own_code], recipe, NO_CODE), run, own, runner_id, processors)
-    here = Surroundings(_Direct(), None, own)
+    code = InProcesses(
+        UserCode(None, [evaluator for _, evaluator in own_code], recipe, NO_CODE), run, own, runner_id, processors
+    )
+    surroundings = Surroundings(_Direct(), None, own)
     judging = _Judging(database, sweep, runner_id)
     in_processes = judging.by(code.score) if asking and not judges else _unlimited(code.score)
     scorers = {in_processes: ThreadPoolExecutor(processors)}
     if judges:
-        ask = judging.by(lambda task: _all_scores(task, [one for _, one in judges], here))
+        ask = judging.by(lambda task: _all_scores(task, [evaluator for _, evaluator in judges], surroundings))
         scorers[ask] = ThreadPoolExecutor(at_once)
     redactor = redactor_of(sweep.spec.get("redact"))
-    written = left = 0
+    written = unscored = 0
     try:
         for chunk in _scored(scorers, _tasks(database, sweep.id), stop or Stop()):
-            found = [(row, [one for one in made if one is not None]) for row, made in chunk]
-            left += sum(None in made for _, made in chunk)
+            rows_with_scores = [(row, [scores for scores in lists if scores is not None]) for row, lists in chunk]
+            unscored += sum(None in lists for _, lists in chunk)
             scored = [
-                (row, [redacted_score(one, redactor) for one in chain(*made)]) for row, made in found if any(made)
+                (row, [redacted_score(score, redactor) for score in chain(*lists)])
+                for row, lists in rows_with_scores
+                if any(lists)
             ]
             written += write_scores(database, sweep, scored, also)
     finally:
@@ -215,10 +221,10 @@ def score_by(
         remove_tree(own.root)
         with suppress(OSError):  # its worker runs nodes of the sweep
             own.root.parent.rmdir()
-    if not left:
-        written_as = [{by.name: dict(by.options)} for by, _ in made]
-        record_evaluators(database, sweep.id, written_as, evaluator_code(made))
-    return Scored(sweep.id, written, left, judging.stop.reason if left else None)
+    if not unscored:
+        written_as = [{by.name: dict(by.options)} for by, _ in evaluators]
+        record_evaluators(database, sweep.id, written_as, evaluator_code(evaluators))
+    return Scored(sweep.id, written, unscored, judging.stop.reason if unscored else None)
 
 
 def _unlimited(score: Callable[[EvaluationTask], list[Score]]) -> _Scorer:
@@ -238,14 +244,14 @@ class _Judging:
 
         def score(row: ExecutionRow, task: EvaluationTask) -> list[Score] | None:
             try:
-                with self._budgets.judging(row.id) as settled:
-                    found = ask(task)
-                    if rows := settled(found):
+                with self._budgets.judging(row.id) as costs_of:
+                    scores = ask(task)
+                    if rows := costs_of(scores):
                         with self._database.write() as connection:
                             settle(connection, rows)
             except Stopped:
                 return None
-            return found
+            return scores
 
         return score
 
@@ -266,20 +272,20 @@ def _tasks(database: Database, sweep_id: str) -> Iterator[list[tuple[ExecutionRo
         yield [(row, _task(database, row, cases[row.case_number])) for row in chunk]
 
 
-def _all_scores(task: EvaluationTask, evaluators: Sequence[Evaluator], here: Surroundings) -> list[Score]:
+def _all_scores(task: EvaluationTask, evaluators: Sequence[Evaluator], surroundings: Surroundings) -> list[Score]:
     scores: list[Score] = []
-    scores += evaluate_cell(task, evaluators, here, scores.extend)
+    scores += evaluate_cell(task, evaluators, surroundings, scores.extend)
     return scores
 
 
-_Made = list[tuple[ExecutionRow, list[list[Score] | None]]]
+_ScoredRows = list[tuple[ExecutionRow, list[list[Score] | None]]]
 
 
 def _scored(
     scorers: Mapping[_Scorer, ThreadPoolExecutor],
     chunks: Iterable[list[tuple[ExecutionRow, EvaluationTask]]],
     stop: Stop,
-) -> Iterator[_Made]:
+) -> Iterator[_ScoredRows]:
     """What each scorer makes of each chunk, while the next one is scored: who waits for the slowest of one idles."""
 
     def unless_stopped(scorer: _Scorer, row: ExecutionRow, task: EvaluationTask) -> list[Score] | None:
@@ -288,19 +294,19 @@ def _scored(
 
     before: list[tuple[ExecutionRow, list[Future[list[Score] | None]]]] = []
     for chunk in chunks:
-        begun = [
+        submitted = [
             (row, [threads.submit(unless_stopped, scorer, row, task) for scorer, threads in scorers.items()])
             for row, task in chunk
         ]
         if before:
             yield _results(before)
-        before = begun
+        before = submitted
     if before:
         yield _results(before)
 
 
-def _results(begun: Iterable[tuple[ExecutionRow, list[Future[list[Score] | None]]]]) -> _Made:
-    return [(row, [one.result() for one in futures]) for row, futures in begun]
+def _results(submitted: Iterable[tuple[ExecutionRow, list[Future[list[Score] | None]]]]) -> _ScoredRows:
+    return [(row, [future.result() for future in futures]) for row, futures in submitted]
 
 
 def _task(database: Database, row: ExecutionRow, case: Case) -> EvaluationTask:

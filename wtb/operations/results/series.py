@@ -27,11 +27,11 @@ def series(context: Context, ref: str, name: str | None = None) -> AllSeriesDocu
         InputError: If there is no such sweep, execution or series.
     """
     target = find_target(context.database, ref)
-    found = metrics_document(context.database, target.row)
+    document = metrics_document(context.database, target.row)
     if name is not None:
-        known = sorted({one["name"] for one in found["series"]})
-        if name not in known:
-            what = meant_or_known(name, known) if known else "; nothing was recorded over time"
+        names = sorted({recorded["name"] for recorded in document["series"]})
+        if name not in names:
+            what = meant_or_known(name, names) if names else "; nothing was recorded over time"
             raise InputError(f"there is no series {name!r}{what}")
-        found["series"] = [one for one in found["series"] if one["name"] == name]
-    return found
+        document["series"] = [recorded for recorded in document["series"] if recorded["name"] == name]
+    return document

@@ -85,7 +85,7 @@ class Continued:
 
 
 @frozen
-class _Going:
+class _BoundSweep:
     """What goes on, with what it needs."""
 
     context: Context
@@ -137,9 +137,9 @@ def resume(
     check_payer(context, _sweep_of(context.database, target))
     check_no_pool(context.database, _sweep_of(context.database, target), "resumed")
     if target.kind == "execution":
-        going = _going(context, target, changed, code or progress)
-        changes = checked_changes(going.bound, set or {}, written)
-        return _resume_execution(going, target, changes, allow_code_change)
+        bound_sweep = _bind_sweep(context, target, changed, code or progress)
+        changes = checked_changes(bound_sweep.bound, set or {}, written)
+        return _resume_execution(bound_sweep, target, changes, allow_code_change)
     if set:
         raise InputError(
             f"only the state of one execution can be changed, and {ref!r} is a sweep "
@@ -164,20 +164,20 @@ def _resume_sweep(
     if elsewhere and (count := executions.resume_all(database, target.id, by=context.by)):
         context.report(f"executions of {target} that continue: {count:,}; the process that runs it does")
         return _continued(context, target, RunBy.another_process)
-    going = _going(context, target, limits, how)
+    bound_sweep = _bind_sweep(context, target, limits, how)
     if row.queued:
-        return _resume_queued(going, target, allow_code_change)
+        return _resume_queued(bound_sweep, target, allow_code_change)
     take_over(database, target.id)
-    _accept(going, allow_code_change)
+    _accept(bound_sweep, allow_code_change)
     executions.resume_all(database, target.id, by=context.by)
-    return _run_sweep(going)
+    return _run_sweep(bound_sweep)
 
 
-def _resume_queued(going: _Going, target: SweepTarget, allow_code_change: bool) -> Continued:
-    context, database, row = going.context, going.database, going.sweep
+def _resume_queued(bound_sweep: _BoundSweep, target: SweepTarget, allow_code_change: bool) -> Continued:
+    context, database, row = bound_sweep.context, bound_sweep.database, bound_sweep.sweep
     claimed = workers.count_claimed(database, target.id)
     under_way = row.status in ("pending", "running")
-    if under_way and going.limits:
+    if under_way and bound_sweep.limits:
         raise ConflictError(f"{target} is {row.status}: `wtb pause {target.id}` first, then give it other limits")
     if under_way and claimed and not executions.has_paused(database, target.id):
         context.report(
@@ -185,28 +185,28 @@ def _resume_queued(going: _Going, target: SweepTarget, allow_code_change: bool) 
         )
         return _continued(context, target, RunBy.workers)
     context.publisher.check()
-    _accept(going, allow_code_change)
-    if going.limits:
+    _accept(bound_sweep, allow_code_change)
+    if bound_sweep.limits:
         claimed = _let_workers_see(database, target.id)
     executions.resume_all(database, target.id, by=context.by)
     if not claimed:
         repair_sweep(database, row)
-        requeue(database, target.id, going.bound)
-    sweeps.go_on(database, target.id, by=context.by, limits=going.limits)
+        requeue(database, target.id, bound_sweep.bound)
+    sweeps.go_on(database, target.id, by=context.by, limits=bound_sweep.limits)
     context.report(f"{target} continues")
     return _published(context, target)
 
 
 def _resume_execution(
-    going: _Going, target: ExecutionTarget, changes: Mapping[str, Value], allow_code_change: bool
+    bound_sweep: _BoundSweep, target: ExecutionTarget, changes: Mapping[str, Value], allow_code_change: bool
 ) -> Continued:
-    context, database, sweep, row = going.context, going.database, going.sweep, target.row
-    check_reach(database, going.bound, row.head_id, changes)
+    context, database, sweep, row = bound_sweep.context, bound_sweep.database, bound_sweep.sweep, target.row
+    check_reach(database, bound_sweep.bound, row.head_id, changes)
     elsewhere = leases.runs_now(database, sweep)
-    if going.limits and elsewhere:
+    if bound_sweep.limits and elsewhere:
         raise ConflictError(f"others run sweep {sweep.id}: `wtb pause {sweep.id}` first, then give it other limits")
     if row.status == "paused" and row.choices is None:
-        _accept(going, allow_code_change)
+        _accept(bound_sweep, allow_code_change)
     if not elsewhere:
         take_over(database, sweep.id)
         row = queries.find_execution(database, target.id)
@@ -216,13 +216,13 @@ def _resume_execution(
             executions.pause(database, target.id, reason=reason, by=context.by)
         executions.resume(database, target.id, by=context.by, changes=changes)
     if elsewhere:
-        return _leave_to_others(going, target)
+        return _leave_to_others(bound_sweep, target)
     if row.choices is None:
-        return _run_execution(going, target)
+        return _run_execution(bound_sweep, target)
     if context.local is not None:
         context.local.start(sweep.id, execution=target.id)
         return _continued(context, target, RunBy.here)
-    ran = run_fork(context, sweep, target.id, going.bound, run=going.run)
+    ran = run_fork(context, sweep, target.id, bound_sweep.bound, run=bound_sweep.run)
     return _continued(context, target, RunBy.here, ran.ended)
 
 
@@ -261,9 +261,9 @@ def retry(
     check_payer(context, _sweep_of(context.database, target))
     check_no_pool(context.database, _sweep_of(context.database, target), "retried")
     if target.kind == "execution":
-        return _retry_execution(_going(context, target, changed, code or progress), target, failed_only, provider)
+        return _retry_execution(_bind_sweep(context, target, changed, code or progress), target, failed_only, provider)
     _check_not_cancelled(target.row)
-    going = _going(context, target, changed, code or progress)
+    bound_sweep = _bind_sweep(context, target, changed, code or progress)
     queued = target.row.queued
     if queued:
         _check_released(context.database, target)
@@ -275,12 +275,12 @@ def retry(
     if not cells and not (provider and target.row.status == "paused" and is_waiting(target.row.reason)):
         context.report(f"{target} has no cells to retry")
         return _continued(context, target, RunBy.workers if queued else RunBy.nobody)
-    _accept_present_code(going)
+    _accept_present_code(bound_sweep)
     if queued:
-        requeue(context.database, target.id, going.bound)
-        sweeps.go_on(context.database, target.id, by=context.by, limits=going.limits)
+        requeue(context.database, target.id, bound_sweep.bound)
+        sweeps.go_on(context.database, target.id, by=context.by, limits=bound_sweep.limits)
     context.report(f"{target}: {cells:,} cells again")
-    return _published(context, target) if queued else _run_sweep(going)
+    return _published(context, target) if queued else _run_sweep(bound_sweep)
 
 
 def _check_released(database: Database, target: Target) -> None:
@@ -290,27 +290,29 @@ def _check_released(database: Database, target: Target) -> None:
         )
 
 
-def _retry_execution(going: _Going, target: ExecutionTarget, failed_only: bool, provider: bool) -> Continued:
-    context, database, sweep = going.context, going.database, going.sweep
+def _retry_execution(bound_sweep: _BoundSweep, target: ExecutionTarget, failed_only: bool, provider: bool) -> Continued:
+    context, database, sweep = bound_sweep.context, bound_sweep.database, bound_sweep.sweep
     elsewhere = leases.runs_now(database, sweep)
     if not elsewhere:
         take_over(database, sweep.id)
     new_id = retry_execution(database, target.row, failed_only=failed_only, kind="provider" if provider else None)
-    _accept_present_code(going)
+    _accept_present_code(bound_sweep)
     context.report(f"execution {new_id} continues with the cells of {target.id}")
     new = ExecutionTarget(queries.find_execution(database, new_id))
     if not elsewhere:
-        return _run_execution(going, new)
+        return _run_execution(bound_sweep, new)
     if sweep.queued:
-        sweeps.go_on(database, sweep.id, by=context.by, limits=going.limits)
-    return _leave_to_others(going, new)
+        sweeps.go_on(database, sweep.id, by=context.by, limits=bound_sweep.limits)
+    return _leave_to_others(bound_sweep, new)
 
 
 def _sweep_of(database: Database, target: Target) -> SweepRow:
     return queries.find_sweep(database, target.row.sweep_id) if target.kind == "execution" else target.row
 
 
-def _going(context: Context, target: Target, limits: Limits | None, how: Code | ShowProgress | None) -> _Going:
+def _bind_sweep(
+    context: Context, target: Target, limits: Limits | None, how: Code | ShowProgress | None
+) -> _BoundSweep:
     """Bind the code of a sweep, and check limits that it would be given, before anything is written."""
     sweep = _sweep_of(context.database, target)
     check_runs_elsewhere(context, sweep)
@@ -319,7 +321,7 @@ def _going(context: Context, target: Target, limits: Limits | None, how: Code | 
     if limits:
         check_nodes(bound.workflow, limits.get("nodes") or (), Located(where="limits"))
         check_limits(context.database, sweep.id, limits)
-    return _Going(context, sweep, bound, limits or Limits(), code.run)
+    return _BoundSweep(context, sweep, bound, limits or Limits(), code.run)
 
 
 def _continued(
@@ -334,51 +336,55 @@ def _continued(
     )
 
 
-def _run_sweep(going: _Going) -> Continued:
-    ran = _run(going)
-    return _continued(going.context, SweepTarget(ran.sweep), RunBy.here, ran.ended)
+def _run_sweep(bound_sweep: _BoundSweep) -> Continued:
+    ran = _run(bound_sweep)
+    return _continued(bound_sweep.context, SweepTarget(ran.sweep), RunBy.here, ran.ended)
 
 
-def _run_execution(going: _Going, target: Target) -> Continued:
+def _run_execution(bound_sweep: _BoundSweep, target: Target) -> Continued:
     """Run one execution of a sweep, with what it forks into."""
-    return _continued(going.context, target, RunBy.here, _run(going, target.id).ended)
+    return _continued(bound_sweep.context, target, RunBy.here, _run(bound_sweep, target.id).ended)
 
 
-def _run(going: _Going, only: str | None = None) -> Ran:
+def _run(bound_sweep: _BoundSweep, only: str | None = None) -> Ran:
     """Run what is pending of a sweep, or only one execution of it."""
-    context, bound = going.context, going.bound
-    begin_deferred(context.database, going.sweep.id)
+    context, bound = bound_sweep.context, bound_sweep.bound
+    begin_deferred(context.database, bound_sweep.sweep.id)
     if context.local is not None:
-        context.local.start(going.sweep.id, execution=only, limits=going.limits)
-        return Ran(queries.find_sweep(context.database, going.sweep.id), Ended("running"))
-    run = SweepRun(context.database, going.sweep, bound, workspaces=context.workspaces, limits=going.limits, only=only)
-    return going.run(context, run, bound.spec.run.grace)
+        context.local.start(bound_sweep.sweep.id, execution=only, limits=bound_sweep.limits)
+        return Ran(queries.find_sweep(context.database, bound_sweep.sweep.id), Ended("running"))
+    run = SweepRun(
+        context.database, bound_sweep.sweep, bound, workspaces=context.workspaces, limits=bound_sweep.limits, only=only
+    )
+    return bound_sweep.run(context, run, bound.spec.run.grace)
 
 
-def _accept(going: _Going, allow: bool) -> None:
+def _accept(bound_sweep: _BoundSweep, allow: bool) -> None:
     """Record code and tools of servers that are there now. Raises ConflictError where they must not have changed."""
-    evaluators = accept_evaluators(going.context, going.sweep, going.bound, allow=allow)
-    accept_code(going.database, going.sweep, going.bound, allow=allow)
-    accept_tools(going.database, going.sweep, going.bound, allow=allow)
-    _record_evaluators(going, evaluators)
+    evaluators = accept_evaluators(bound_sweep.context, bound_sweep.sweep, bound_sweep.bound, allow=allow)
+    accept_code(bound_sweep.database, bound_sweep.sweep, bound_sweep.bound, allow=allow)
+    accept_tools(bound_sweep.database, bound_sweep.sweep, bound_sweep.bound, allow=allow)
+    _record_evaluators(bound_sweep, evaluators)
 
 
-def _accept_present_code(going: _Going) -> None:
+def _accept_present_code(bound_sweep: _BoundSweep) -> None:
     """Record the code that is there now, and report what has changed."""
-    for node, variant in accept_code(going.database, going.sweep, going.bound, allow=True):
-        going.context.report(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
-    if _record_evaluators(going, accept_evaluators(going.context, going.sweep, going.bound, allow=True)):
-        going.context.report(
+    for node, variant in accept_code(bound_sweep.database, bound_sweep.sweep, bound_sweep.bound, allow=True):
+        bound_sweep.context.report(f"the code of {node}={variant} has changed; the matrix says where results are mixed")
+    if _record_evaluators(
+        bound_sweep, accept_evaluators(bound_sweep.context, bound_sweep.sweep, bound_sweep.bound, allow=True)
+    ):
+        bound_sweep.context.report(
             "evaluators have changed since other cells were scored; `wtb score` scores all cells by the new ones"
         )
-    for tool in accept_tools(going.database, going.sweep, going.bound, allow=True):
-        going.context.report(f"a server has changed {tool}; the matrix says so where nodes called it before")
+    for tool in accept_tools(bound_sweep.database, bound_sweep.sweep, bound_sweep.bound, allow=True):
+        bound_sweep.context.report(f"a server has changed {tool}; the matrix says so where nodes called it before")
 
 
-def _record_evaluators(going: _Going, evaluators: RecordedCode | None) -> bool:
+def _record_evaluators(bound_sweep: _BoundSweep, evaluators: RecordedCode | None) -> bool:
     """Record the evaluators as they are now, if they have changed. Returns whether they have."""
     if evaluators is not None:
-        leases.record_evaluators(going.database, going.sweep.id, stored_evaluators(evaluators))
+        leases.record_evaluators(bound_sweep.database, bound_sweep.sweep.id, stored_evaluators(evaluators))
     return evaluators is not None
 
 
@@ -396,13 +402,13 @@ def _published(context: Context, target: Target) -> Continued:
     return _continued(context, target, RunBy.workers, problem=problem)
 
 
-def _leave_to_others(going: _Going, target: Target) -> Continued:
-    if not going.sweep.queued:
-        if going.context.local is not None:  # its run may be about to end
-            going.context.local.start(going.sweep.id)
-        return _continued(going.context, target, RunBy.another_process)
-    requeue(going.database, going.sweep.id, going.bound)
-    return _published(going.context, target)
+def _leave_to_others(bound_sweep: _BoundSweep, target: Target) -> Continued:
+    if not bound_sweep.sweep.queued:
+        if bound_sweep.context.local is not None:  # its run may be about to end
+            bound_sweep.context.local.start(bound_sweep.sweep.id)
+        return _continued(bound_sweep.context, target, RunBy.another_process)
+    requeue(bound_sweep.database, bound_sweep.sweep.id, bound_sweep.bound)
+    return _published(bound_sweep.context, target)
 
 
 def _let_workers_see(database: Database, sweep_id: str) -> int:

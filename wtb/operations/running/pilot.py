@@ -30,12 +30,12 @@ _LONGEST = 190  # of a sweep's name, so that its pilot's is one, too
 def pilot_of(prepared: Prepared, count: int) -> Prepared:
     """Return the sweep with `count` of its cases, drawn with its seed, and one repeat; it is called NAME-pilot."""
     spec = prepared.bound.spec
-    chosen = set(random.Random(spec.seed).sample(range(prepared.cases), min(count, prepared.cases)))
-    cases = [case for place, case in enumerate(prepared.picked()) if place in chosen]
-    clusters = [cluster for place, cluster in enumerate(prepared.clusters) if place in chosen]
+    places = set(random.Random(spec.seed).sample(range(prepared.cases), min(count, prepared.cases)))
+    cases = [case for place, case in enumerate(prepared.picked()) if place in places]
+    clusters = [cluster for place, cluster in enumerate(prepared.clusters) if place in places]
     small = spec.model_copy(update={"sweep": f"{spec.sweep[:_LONGEST]}-pilot", "repeats": 1, "gates": ()})
     source = CaseSource(
-        prepared.source.name, spec.folder, lambda: ((f"case {one.id!r}", case_row(one)) for one in cases)
+        prepared.source.name, spec.folder, lambda: ((f"case {case.id!r}", case_row(case)) for case in cases)
     )
     return replace(
         prepared,
@@ -67,7 +67,7 @@ def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed
     totals = case_totals(database, row.id)
     spec = prepared.bound.spec
     times = prepared.cases * spec.repeats
-    found: PilotEstimate = {
+    estimate: PilotEstimate = {
         "usd": _interval([] if unknown_costs(database, row.id) else [case.usd for case in totals], times),
         "tokens": _interval([case.tokens for case in totals], times),
         "node_runs": _interval([case.node_runs for case in totals], times),
@@ -84,7 +84,7 @@ def pilot_document(database: Database, prepared: Prepared, row: SweepRow, failed
         "repeats": spec.repeats,
         "failed_cells": failed,
         "method": METHOD,
-        "estimate": found,
+        "estimate": estimate,
         "wall_s": _interval([case.work_s for case in totals], times / slots),
         "concurrency": at_once,
     }

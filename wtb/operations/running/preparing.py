@@ -36,7 +36,7 @@ from wtb.store.tables.walls import has_walls
 
 
 @shown_argument.register
-def _shown(prepared: Prepared) -> Json:
+def _describe_prepared(prepared: Prepared) -> Json:
     spec = prepared.bound.spec
     return {"sweep": spec.sweep, "workflow": prepared.bound.workflow.name, "cells": prepared.cells}
 
@@ -137,7 +137,7 @@ def import_path_of(workflow: Any) -> str:
 
     Of several modules that have it, the one that defines its nodes is preferred, then one that others can import.
     """
-    found = [
+    places = [
         (name, attribute)
         for name, module in list(sys.modules.items())
         if not name.startswith("wtb.")
@@ -146,8 +146,8 @@ def import_path_of(workflow: Any) -> str:
     ]
     nodes = workflow.nodes.values() if isinstance(workflow, Workflow) else ()
     homes = {variant.fn.__module__ for node in nodes for variant in node.variants.values()}
-    found.sort(key=lambda place: (place[0] not in homes, not is_importable(sys.modules[place[0]])))
-    return ":".join(found[0]) if found else getattr(workflow, "name", type(workflow).__name__)
+    places.sort(key=lambda place: (place[0] not in homes, not is_importable(sys.modules[place[0]])))
+    return ":".join(places[0]) if places else getattr(workflow, "name", type(workflow).__name__)
 
 
 def bind_stored(context: Context, spec: SweepSpec) -> Bound:

@@ -210,8 +210,8 @@ def _prepared(
     spec = with_options(parse_spec(with_uploaded_cases(context.database, keys)), session=session or context.session)
     if problems := list(_of_this_machine(spec)):
         raise InputError(*problems, argument="keys")
-    most = MAX_CELLS if max_cells is None else max_cells
-    return prepare(spec, only=part, max_cells=most, code=context.published_code)
+    limit = MAX_CELLS if max_cells is None else max_cells
+    return prepare(spec, only=part, max_cells=limit, code=context.published_code)
 
 
 def _of_this_machine(spec: SweepSpec) -> Iterator[str]:

@@ -94,9 +94,11 @@ def score_published(
     check_shared(database)
     check_no_files(evaluate, "evaluate")
     refs = read_evaluators(evaluate)
-    asked = [one.model_dump() for one in refs]
+    evaluators = [evaluator.model_dump() for evaluator in refs]
     evaluators_of(sweep, refs, PublishedCode(database).load)
-    if any(_ASSERTIONS in one for one in asked) and not any(_ASSERTIONS in one for one in sweep.spec["evaluate"]):
+    if any(_ASSERTIONS in evaluator for evaluator in evaluators) and not any(
+        _ASSERTIONS in evaluator for evaluator in sweep.spec["evaluate"]
+    ):
         raise InputError(
             f"what cases assert was not checked when sweep {sweep.name} ({sweep.id}) was submitted, without "
             f"{_ASSERTIONS!r} among its evaluators: submit it with that",
@@ -110,7 +112,7 @@ def score_published(
     queue = rescore.queue_of(database, sweep.id)
     check_workers(database, {queue}, anyway, "score", "scored")
     open_budgets(database, sweep, {}, limits_of_judging(limits))
-    id = rescore.ask_to_score(database, sweep.id, asked, queue=queue, by=context.by)
+    id = rescore.ask_to_score(database, sweep.id, evaluators, queue=queue, by=context.by)
     context.publisher.publish_pending(database)
     return show_scoring(context, sweep.id, id)
 
@@ -158,7 +160,7 @@ def cancel_scoring(context: Context, ref: str, scoring: str, *, reason: Reason |
     row = rescore.find_scoring(database, queries.find_sweep(database, ref).id, scoring)
     with database.write() as connection:
         ended = rescore.cancel_scorings(connection, row.sweep_id, context.because(reason), row.id)
-    found = show_scoring(context, row.sweep_id, row.id)
-    if not ended and found.status != "cancelled":
-        raise ConflictError(f"scoring {found.id} is {found.status}: there is nothing to cancel")
-    return found
+    current = show_scoring(context, row.sweep_id, row.id)
+    if not ended and current.status != "cancelled":
+        raise ConflictError(f"scoring {current.id} is {current.status}: there is nothing to cancel")
+    return current

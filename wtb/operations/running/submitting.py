@@ -96,10 +96,12 @@ def submit(
     workers = check_workers(database, prepared.queues, anyway)
     check_files(database, context.workspaces)
     _check_broker(publisher, anyway)
-    chosen = spec.run.priority if priority is None else priority
+    effective_priority = spec.run.priority if priority is None else priority
     mine = signed(context, prepared)
-    held = CREATED if create_only else None
-    sweep_id = mine.submit(database, context.workspaces, queued=True, priority=chosen, breakpoints=places, held=held)
+    hold_reason = CREATED if create_only else None
+    sweep_id = mine.submit(
+        database, context.workspaces, queued=True, priority=effective_priority, breakpoints=places, held=hold_reason
+    )
     note(sweep=sweep_id)
     if create_only:
         context.report(announcement(prepared, sweep_id))
@@ -117,8 +119,8 @@ def _submit_here(
     places = stops(prepared.bound.workflow, breakpoints, until)
     check_gates(context.database, spec)
     mine = replace(signed(context, prepared), served=True)
-    held = CREATED if create_only else None
-    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, held=held)
+    hold_reason = CREATED if create_only else None
+    sweep_id = mine.submit(context.database, context.workspaces, breakpoints=places, held=hold_reason)
     note(sweep=sweep_id)
     context.report(announcement(prepared, sweep_id))
     if not create_only:

@@ -92,7 +92,7 @@ def _checked(rows: Iterator[Row], file: str, name: str) -> list[Any] | dict[str,
 
     Raises InputError with places by the name it was sent as, or if there are too many.
     """
-    found: list[Any] = []
+    cases: list[Any] = []
     headings: Sequence[str] | None = None
     problems = CaseProblems()
     for place, row in rows:
@@ -100,11 +100,11 @@ def _checked(rows: Iterator[Row], file: str, name: str) -> list[Any] | dict[str,
             problems.add(place.replace(file, name, 1), [str(row)])
         elif isinstance(row, TableRow):
             headings = row.headings.names
-            found.append(row.values)
+            cases.append(row.values)
         else:
-            found.append(row)
-        if len(found) > MOST_CASES:
+            cases.append(row)
+        if len(cases) > MOST_CASES:
             raise InputError(f"cases: {name} has more than {MOST_CASES:,} cases, which is the limit", argument="keys")
     if problems:
         raise InputError(*problems.texts(), argument="keys")
-    return found if headings is None else {"headings": list(headings), "rows": found}
+    return cases if headings is None else {"headings": list(headings), "rows": cases}

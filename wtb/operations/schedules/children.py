@@ -56,12 +56,12 @@ class Fires:
     def look(self) -> None:
         """Make what is due, and start children for what can be done. Raises StoreError."""
         self._see_ended()
-        for made in store.make_due(self._database):
-            with log_ids(schedule=made.schedule):
-                if made.problem is not None:
-                    self._report_once(f"{made.schedule}: {made.problem}")
-                elif made.fire_at is None:
-                    self._report(f"{made.schedule}: {made.missed:,} missed and skipped")
+        for due_fire in store.make_due(self._database):
+            with log_ids(schedule=due_fire.schedule):
+                if due_fire.problem is not None:
+                    self._report_once(f"{due_fire.schedule}: {due_fire.problem}")
+                elif due_fire.fire_at is None:
+                    self._report(f"{due_fire.schedule}: {due_fire.missed:,} missed and skipped")
         for fire in store.open_fires(self._database):
             if not fire.held and self._has_room(fire.schedule_id) and fire.next_step is not None:
                 with log_ids(schedule=fire.schedule):

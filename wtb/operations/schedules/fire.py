@@ -252,8 +252,8 @@ def _baseline(database: Database, fire: Fire) -> SweepRow | None:
         return None
     if fire.baseline != baselines.LAST:
         return baselines.named_baseline(database, fire.session, fire.baseline)
-    found = store.last_ended(database, fire.schedule_id, well=True)
-    return None if found is None else queries.find_sweep(database, found.sweep)
+    last = store.last_ended(database, fire.schedule_id, well=True)
+    return None if last is None else queries.find_sweep(database, last.sweep)
 
 
 def _compared(database: Database, fire: Fire, before: SweepRow, sweep: SweepRow) -> ComparisonDocument:
@@ -326,7 +326,7 @@ class ChangedCode(TypedDict):
 
 def _message(database: Database, fire: Fire) -> Notification:
     compared = _compared_again(database, fire)
-    worse = [] if compared is None else [one for one in compared["cells"] if one["what"] in ("failed", "worse")]
+    worse = [] if compared is None else [cell for cell in compared["cells"] if cell["what"] in ("failed", "worse")]
     changed: ChangedCode = {"code": [], "files": []}
     if compared is not None:
         changed = {"code": compared["changed"]["code"], "files": compared["changed"].get("files", [])}

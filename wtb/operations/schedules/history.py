@@ -50,20 +50,25 @@ def history(
     """
     database = context.database
     schedule = store.find_schedule(database, name)
-    made = list(reversed(store.fire_rows(database, schedule.id, limit=limit)))
-    sweeps = [_sweep(database, fire) for fire in made]
+    fire_rows = list(reversed(store.fire_rows(database, schedule.id, limit=limit)))
+    sweeps = [_sweep(database, fire) for fire in fire_rows]
     matrices = [None if sweep is None else read_matrix(database, sweep) for sweep in sweeps]
-    directions = {name: found["better"] for one in matrices if one for name, found in one["metrics"].items()}
+    directions = {
+        name: metric_facts["better"]
+        for matrix in matrices
+        if matrix
+        for name, metric_facts in matrix["metrics"].items()
+    }
     if metric is None:
-        metric = next((one["primary"] for one in reversed(matrices) if one and one["primary"]), None)
+        metric = next((matrix["primary"] for matrix in reversed(matrices) if matrix and matrix["primary"]), None)
     elif metric not in directions:
         raise InputError(
             f"no fire of schedule {schedule.name!r} is scored by {metric!r}{meant_or_known(metric, directions)}"
         )
-    figures = _Figures(database, metric, dict(zip((fire.sweep_id for fire in made), matrices, strict=True)))
+    figures = _Figures(database, metric, dict(zip((fire.sweep_id for fire in fire_rows), matrices, strict=True)))
     fires: list[HistoricFire] = []
     before: SweepRow | None = None
-    for fire, sweep, matrix in zip(made, sweeps, matrices, strict=True):
+    for fire, sweep, matrix in zip(fire_rows, sweeps, matrices, strict=True):
         fires.append(
             {
                 **fire_document(fire),
@@ -80,7 +85,7 @@ def history(
         "metric": metric,
         "better": None if metric is None else directions[metric],
         "fires": fires,
-        "reference": _reference(database, made, figures),
+        "reference": _reference(database, fire_rows, figures),
     }
 
 
@@ -117,18 +122,18 @@ def _sweep(database: Database, fire: Fire) -> SweepRow | None:
 
 def _figures(matrix: MatrixDocument | None, metric: str | None) -> FireFigures:
     combination = None if matrix is None or metric is None else _combination(matrix, metric)
-    found: MetricEstimate | None = None
+    estimate: MetricEstimate | None = None
     for row in matrix["rows"] if matrix else ():
         if metric is not None and combination is not None and row["combination"] == combination:
-            found = row["metrics"].get(metric)
-    if found is None:
+            estimate = row["metrics"].get(metric)
+    if estimate is None:
         return {"combination": combination, "mean": None, "ci": None, "n": None}
-    return {"combination": combination, "mean": found["mean"], "ci": found["ci"], "n": found["n"]}
+    return {"combination": combination, "mean": estimate["mean"], "ci": estimate["ci"], "n": estimate["n"]}
 
 
 def _combination(matrix: MatrixDocument, metric: str) -> Combination | None:
-    found = matrix["choice"] or matrix["best"].get(metric)
-    return None if found is None else found["combination"]
+    choice = matrix["choice"] or matrix["best"].get(metric)
+    return None if choice is None else choice["combination"]
 
 
 def _changed(before: SweepRow | None, sweep: SweepRow | None) -> list[str]:
@@ -176,8 +181,8 @@ def check_schedule(context: Context, name: str) -> ScheduleCheck:
     because = "; ".join(last.why or [])
     sentence = f"{last.verdict} at {_moment(last.fire_at, schedule)}" + (f": {because}" if because else "")
     if last.notify_error:
-        again = "" if last.lease_until is None else ", and it is tried again"
-        sentence += f"; the notification was not sent: {last.notify_error}{again}"
+        retry_note = "" if last.lease_until is None else ", and it is tried again"
+        sentence += f"; the notification was not sent: {last.notify_error}{retry_note}"
     sweep = f" (sweep {last.sweep_id})" if last.sweep_id else ""
     return ScheduleCheck(last.verdict in BAD, f"{sentence}{sweep}; {following}")
 

@@ -117,8 +117,8 @@ def list_schedules(context: Context, session: str | None = None) -> list[Schedul
     Returns:
         A document for each.
     """
-    found = store.all_schedules(context.database, session or context.session)
-    return [schedule_document(context.database, one) for one in found]
+    rows = store.all_schedules(context.database, session or context.session)
+    return [schedule_document(context.database, row) for row in rows]
 
 
 @checked

@@ -58,9 +58,9 @@ def make_spans(
         ids: Those of the executions, `AT_A_TIME` at most.
         options: What spans say.
     """
-    made = _Spans(sweep, options or SpanOptions(), traced_executions(database, ids))
-    made.share(database)
-    return list(made.make(database, ids))
+    spans = _Spans(sweep, options or SpanOptions(), traced_executions(database, ids))
+    spans.share(database)
+    return list(spans.make(database, ids))
 
 
 class _Spans:
@@ -70,27 +70,30 @@ class _Spans:
         self._sweep = sweep
         self._options = options
         self._executions = executions
-        self._known = {one.id: one for one in executions}
+        self._by_id = {execution.id: execution for execution in executions}
         self._accepted: Mapping[str, Sequence[tuple[str, str, int]]] = {}
 
     def share(self, database: Database) -> None:
         """Find what these executions forked from, and what ran there."""
-        while unknown := {one.parent_id for one in self._known.values() if one.parent_id} - self._known.keys():
-            found = traced_executions(database, unknown)
-            if not found:
+        while (
+            unknown := {execution.parent_id for execution in self._by_id.values() if execution.parent_id}
+            - self._by_id.keys()
+        ):
+            parents = traced_executions(database, unknown)
+            if not parents:
                 break
-            self._known |= {one.id: one for one in found}
-        before = self._known.keys() - {one.id for one in self._executions}
-        before |= {one.parent_id for one in self._executions if one.parent_id}
+            self._by_id |= {execution.id: execution for execution in parents}
+        before = self._by_id.keys() - {execution.id for execution in self._executions}
+        before |= {execution.parent_id for execution in self._executions if execution.parent_id}
         self._accepted = _grouped(accepted_attempts(database, before), lambda row: row[0])
 
     def make(self, database: Database, ids: Collection[str]) -> Iterator[Span]:
         content = self._options.content
-        attempts = _grouped(traced_attempts(database, ids), lambda one: one.execution_id)
-        scores = _grouped(traced_scores(database, self._sweep.id, ids), lambda one: one.execution_id)
-        calls = _grouped(traced_calls(database, ids, with_content=content), lambda one: (one.node_run_id, one.attempt))
+        attempts = _grouped(traced_attempts(database, ids), lambda row: row.execution_id)
+        scores = _grouped(traced_scores(database, self._sweep.id, ids), lambda row: row.execution_id)
+        calls = _grouped(traced_calls(database, ids, with_content=content), lambda row: (row.node_run_id, row.attempt))
         tools = _grouped(
-            traced_invocations(database, ids, with_content=content), lambda one: (one.node_run_id, one.attempt)
+            traced_invocations(database, ids, with_content=content), lambda row: (row.node_run_id, row.attempt)
         )
         for execution in self._executions:
             trace_id = self._trace_of(execution)
@@ -109,21 +112,21 @@ class _Spans:
 
     def _shared(self, execution: TracedExecution) -> list[SpanLink]:
         """Return links to the last attempts whose results it began with."""
-        found: list[SpanLink] = []
-        parent = self._known.get(execution.parent_id or "")
-        while parent is not None and len(found) < _LINKS:
+        links: list[SpanLink] = []
+        parent = self._by_id.get(execution.parent_id or "")
+        while parent is not None and len(links) < _LINKS:
             trace_id = self._trace_of(parent)
-            found[:0] = [
+            links[:0] = [
                 SpanLink(trace_id, attempt_span_id(run, number)) for _, run, number in self._accepted.get(parent.id, ())
             ]
-            parent = self._known.get(parent.parent_id or "")
-        return found[-_LINKS:]
+            parent = self._by_id.get(parent.parent_id or "")
+        return links[-_LINKS:]
 
     def _execution(
         self, execution: TracedExecution, trace_id: str, scores: Sequence[TracedScore], ended: float
     ) -> Span:
         sweep = self._sweep
-        parent = self._known.get(execution.parent_id or "")
+        parent = self._by_id.get(execution.parent_id or "")
         about: Attributes = {
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.workflow.name": sweep.name,
@@ -145,7 +148,7 @@ class _Spans:
             error=_error(execution.failure) if execution.status == "failed" else None,
             attributes=self._about("CHAIN", about),
             links=self._shared(execution),
-            events=[_scored(one, ended) for one in scores],
+            events=[_scored(score, ended) for score in scores],
         )
 
     def _attempt(self, attempt: TracedAttempt, trace_id: str) -> Span:
@@ -215,10 +218,10 @@ class _Spans:
 
 
 def _grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    found: dict[K, list[T]] = defaultdict(list)
+    groups: dict[K, list[T]] = defaultdict(list)
     for row in rows:
-        found[key(row)].append(row)
-    return found
+        groups[key(row)].append(row)
+    return groups
 
 
 def _scored(score: TracedScore, at: float) -> SpanEvent:
@@ -232,5 +235,5 @@ def _scored(score: TracedScore, at: float) -> SpanEvent:
 
 def _error(failure: Mapping[str, object] | None) -> str:
     """Return the kind and the class of an error; its message may say what a node had read."""
-    known = [str(failure[name]) for name in ("kind", "type") if failure and failure.get(name)]
-    return " ".join(known) or "failed"
+    parts = [str(failure[name]) for name in ("kind", "type") if failure and failure.get(name)]
+    return " ".join(parts) or "failed"

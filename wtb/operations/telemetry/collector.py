@@ -102,28 +102,28 @@ def send(collector: Collector, request: TracesRequest) -> int:
         body = encode_request(request) if collector.protobuf else orjson.dumps(request)
         connection.request("POST", path, body, headers)
         answer = connection.getresponse()
-        said = answer.read(_MOST_ANSWER)
+        reply = answer.read(_MOST_ANSWER)
     except (OSError, HTTPException) as error:
         why = f"within {collector.timeout:g} s" if late.is_set() or isinstance(error, TimeoutError) else f": {error}"
         raise CollectorError(f"the collector at {collector.url} does not answer {why}".replace(" :", ":")) from None
     finally:
         watchdog.cancel()
         connection.close()
-    return _rejected(collector, answer, said)
+    return _rejected(collector, answer, reply)
 
 
-def _rejected(collector: Collector, answer: HTTPResponse, said: bytes) -> int:
+def _rejected(collector: Collector, answer: HTTPResponse, body: bytes) -> int:
     """Return how many spans a collector refused. Raises CollectorError if that is not what it says."""
     if not 200 <= answer.status < 300:
         refused = SpansRefused if answer.status in _NEVER else CollectorError
         raise refused(f"the collector at {collector.url} answers {answer.status} {answer.reason[:100]}")
     try:
         if collector.protobuf:
-            return rejected_spans(said)
-        document = json.loads(said or b"{}")
+            return rejected_spans(body)
+        document = json.loads(body or b"{}")
     except (ValueError, RecursionError):
         what = "Protobuf" if collector.protobuf else "JSON"
         raise CollectorError(f"what answers at {collector.url} is no collector: it does not answer in {what}") from None
     partial = document.get("partialSuccess") if isinstance(document, dict) else None
-    found = partial.get("rejectedSpans", 0) if isinstance(partial, dict) else 0
-    return int(found) if str(found).isdecimal() and len(str(found)) < 16 else 0
+    count = partial.get("rejectedSpans", 0) if isinstance(partial, dict) else 0
+    return int(count) if str(count).isdecimal() and len(str(count)) < 16 else 0

@@ -16,7 +16,7 @@ from wtb.operations.telemetry.collector import Collector, url_of
 from wtb.operations.telemetry.protobuf import require_protobuf
 
 ENDPOINT = "WTB_TELEMETRY_ENDPOINT"
-_KNOWN = ("endpoint", "timeout", "content", "openinference", "protobuf")
+_SETTINGS = ("endpoint", "timeout", "content", "openinference", "protobuf")
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*([\x20-\x7e]+)")
 
 
@@ -41,13 +41,13 @@ def read_telemetry() -> TelemetrySettings | None:
     Raises:
         InputError: If a setting is not what it may be, or Protobuf is not installed.
     """
-    setting, given = find_setting("telemetry"), os.environ.get(ENDPOINT)
-    if setting is None and not given:
+    setting, from_environment = find_setting("telemetry"), os.environ.get(ENDPOINT)
+    if setting is None and not from_environment:
         return None
     table, where = (
-        ({}, ENDPOINT) if setting is None else (table_of(setting, _KNOWN), f"{setting.file}: {setting.title}")
+        ({}, ENDPOINT) if setting is None else (table_of(setting, _SETTINGS), f"{setting.file}: {setting.title}")
     )
-    endpoint, timeout = given or table.get("endpoint"), table.get("timeout", 10)
+    endpoint, timeout = from_environment or table.get("endpoint"), table.get("timeout", 10)
     if not isinstance(endpoint, str) or len(endpoint) > 500:
         raise InputError(f"{where} needs an endpoint, the URL of a collector such as http://127.0.0.1:4318")
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0.01 <= timeout <= 60:
@@ -64,28 +64,28 @@ def read_telemetry() -> TelemetrySettings | None:
     return TelemetrySettings(endpoint, Collector(url, headers, timeout, protobuf), SpanOptions(**switches))
 
 
-def parse_headers(given: Iterable[str], source: str) -> dict[str, str]:
+def parse_headers(lines: Iterable[str], source: str) -> dict[str, str]:
     """Return headers by their names.
 
     Args:
-        given: Each as NAME=VALUE.
+        lines: Each as NAME=VALUE.
         source: The option or variable that they are from.
 
     Raises:
         InputError: If one is none; it does not say what that was, which may be a key.
     """
     headers = {}
-    for header in given:
+    for header in lines:
         if not header.strip():
             continue
-        found = _HEADER.fullmatch(header.strip())
-        if found is None:
+        match = _HEADER.fullmatch(header.strip())
+        if match is None:
             raise InputError(f"{source} has what is no header; expected NAME=VALUE", argument="headers")
-        headers[found[1]] = found[2]
+        headers[match[1]] = match[2]
     return headers
 
 
-def _switch(where: str, name: str, found: Any) -> bool:
-    if not isinstance(found, bool):
-        raise InputError(f"{where} {name} = {found!r}: expected true or false")
-    return found
+def _switch(where: str, name: str, raw: Any) -> bool:
+    if not isinstance(raw, bool):
+        raise InputError(f"{where} {name} = {raw!r}: expected true or false")
+    return raw
