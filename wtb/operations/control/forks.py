@@ -236,7 +236,7 @@ def _choices(
 ) -> dict[str, str]:
     """The variants of a fork: its origin's, where all its cells agree, and those that are asked for.
 
-    new_variants: the nodes for which a variant is made. chosen: what the origin's cells choose.
+    new_variants: the nodes for which a variant is made. origin_choices: what the origin's cells choose.
     """
     nodes = bound.workflow.nodes
     following = reachable(successors(bound.workflow), target.next) & nodes.keys()

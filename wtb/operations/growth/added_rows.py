@@ -162,7 +162,7 @@ def add_row(
     present = code(stored_spec(sweep))
     row_choices = [every[n] for n in execution.combinations] if execution.choices is None else [execution.choices]
     origin = _origin(database, execution, at, with_changed_levels(present, variants or {}, row_choices))
-    origin = replace(origin, asked={node: _named(sweep, node, form) for node, form in origin.variants.items()})
+    origin = replace(origin, variants={node: _named(sweep, node, form) for node, form in origin.variants.items()})
     draft = _draft(origin, every, present)
     _check_way(draft, present)
     addition, new = _extension(context, sweep, draft, reason, (present, code))

@@ -119,7 +119,7 @@ def draw_labels(
         asking.ends,
         str(asking.judge.get("criteria") or ""),
         asking.rubric,
-        asking.asked,
+        asking.reason,
         asking.probability,
         tuple(items),
         done,
@@ -181,7 +181,7 @@ def give_label(
     if again:
         _check_not_drawn(asking.labels, asking.rater, places)
     new_labels = [
-        NewLabel(place, repeat, row, asking.rater, label, asking.asked, asking.probability)
+        NewLabel(place, repeat, row, asking.rater, label, asking.reason, asking.probability)
         for row, place, repeat in sorted(places)
     ]
     write_labels(context.database, asking.sweep.id, asking.metric, new_labels)

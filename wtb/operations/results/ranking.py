@@ -57,7 +57,7 @@ def rank(
     )
     outcomes, is_known = judge.race()
     ended: Ended = "known" if is_known else "most" if judge.is_spent else "cases"
-    summary = Asked(judge.asked, judge.failed, judge.usd, ended)
+    summary = Asked(judge.call_count, judge.failed, judge.usd, ended)
     return ranking(table.sweep.id, table.choices, outcomes, (asking.rater,), summary)
 
 
