@@ -44,8 +44,8 @@ def planned_price(
         return _unknown(f"no sweep of workflow {workflow!r} has run here")
     needed = {key: count for key, count in runs.by_variant.items() if count.high != 0}
     measured: dict[tuple[str, str], list[MeasuredRuns]] = {}
-    for one in earlier:
-        measured.setdefault((one.node, one.variant), []).append(one)
+    for measurement in earlier:
+        measured.setdefault((measurement.node, measurement.variant), []).append(measurement)
     if lacking := [f"{node}={variant}" for node, variant in needed if (node, variant) not in measured]:
         return _unknown(f"{_some(lacking)} did not run in earlier sweeps of the workflow")
     used = [row for key in needed for row in measured[key]]

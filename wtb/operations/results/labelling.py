@@ -216,9 +216,9 @@ def import_labels(context: Context, ref: str, labels: AnyPath, *, metric: str | 
     numbers = evidence.case_numbers(database, sweep.id)
     file_labels = read_labels(labels, scores.choices, numbers, scores.measures[metric_name].scale)
     stored = stored_labels(database, sweep.id, metric_name)
-    for one in file_labels:
-        if not one.drawn:
-            _check_not_drawn(stored, one.rater, {_place(one)})
+    for file_label in file_labels:
+        if not file_label.drawn:
+            _check_not_drawn(stored, file_label.rater, {_place(file_label)})
     new_labels = [
         NewLabel(
             label.case,
