@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from benchmarks.distributed.query_plans import Filled, fill, read_whole
+from tests.support.databases import postgres_database
 from wtb.hosting.servers.databases import connect
 from wtb.store.cell_status import end_waiting
 from wtb.store.control.executions import line_of
@@ -45,10 +47,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("plans")
 
 
+@pytest.fixture(scope="module")
+def filled_once(postgres_url: str, postgres_admin: psycopg.Connection, folder: Path) -> Iterator[Filled]:
+    """A database that is filled and left alone, to be copied."""
+    with postgres_database(postgres_url, postgres_admin) as url:
+        database = Database(url)
+        filled = fill(database, folder, FINISHED, pending=200)
+        database.close()
+        yield filled
+
+
 @pytest.fixture
-def filled(fresh_postgres_url: str, folder: Path) -> Iterator[Filled]:
-    database = Database(fresh_postgres_url)
-    yield fill(database, folder, FINISHED, pending=200)
+def copy_url(filled_once: Filled, postgres_url: str, postgres_admin: psycopg.Connection) -> Iterator[str]:
+    """A copy of it, of the test's own."""
+    template = str(filled_once.database.url.database)
+    with postgres_database(postgres_url, postgres_admin, template) as url:
+        yield url
+
+
+@pytest.fixture
+def filled(filled_once: Filled, copy_url: str) -> Iterator[Filled]:
+    database = Database(copy_url)
+    yield replace(filled_once, database=database)
     database.close()
 
 
@@ -61,12 +81,11 @@ def test_no_call_of_the_queue_reads_all_executions_or_cells(filled: Filled) -> N
         assert not found, name
 
 
-def test_no_plan_for_any_value_reads_all_executions(fresh_postgres_url: str, folder: Path) -> None:
+def test_no_plan_for_any_value_reads_all_executions(filled_once: Filled, copy_url: str) -> None:
     """What is asked often is prepared, and may be planned for whatever its parameters are."""
-    generic = sa.make_url(fresh_postgres_url).update_query_dict({"options": "-c plan_cache_mode=force_generic_plan"})
+    generic = sa.make_url(copy_url).update_query_dict({"options": "-c plan_cache_mode=force_generic_plan"})
     database = Database(generic.render_as_string(hide_password=False))
-    filled = fill(database, folder, FINISHED, pending=200)
-    for name, make in filled.calls().items():
+    for name, make in replace(filled_once, database=database).calls().items():
         for _ in range(PREPARED):
             make()()
         with database.read() as connection:
@@ -74,7 +93,7 @@ def test_no_plan_for_any_value_reads_all_executions(fresh_postgres_url: str, fol
         assert plans > 0, name
     database.close()  # who leaves says what it has read
     by_index, whole = 0, 0
-    with connect(fresh_postgres_url) as other:
+    with connect(copy_url) as other:
         while not by_index:
             query = "SELECT sum(idx_scan), sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname = ANY(%s)"
             ((by_index, whole),) = other.execute(query, (["executions", "cells"],)).fetchall()
