@@ -23,7 +23,7 @@ from sqlalchemy import make_url
 from tests.support import tenants
 from tests.support.bench import make_bench
 from tests.support.prose import sentence
-from tests.support.tenants import NOTHING, Call, Tenant, limited_to
+from tests.support.tenants import Call, Tenant, limited_to
 from wtb.core.errors import AccessDenied, NotFound, WTBError
 from wtb.hosting.servers.binaries import find_binaries
 from wtb.hosting.servers.databases import connect, create_database, drop_database
@@ -153,18 +153,38 @@ def test_nothing_elsewhere_can_be_changed_or_made(alpha: Tenant, server: Databas
         limited.execute(sa.text("ALTER TABLE sweeps NO FORCE ROW LEVEL SECURITY"))
 
 
-def test_operations_find_nothing_of_others_as_the_role_of_the_server(
+def test_operations_of_the_server_answer_and_ask_the_database_alike_whether_something_is_elsewhere_or_nowhere(
+    alpha: Tenant, beta: Tenant, server: Database, folder: Path
+) -> None:
+    statements: list[str] = []
+
+    def note(*event: object) -> None:
+        statements.append(str(event[2]))
+
+    def observe(call: Call, value: str) -> tuple[str, list[str]]:
+        statements.clear()
+        mine = context.acting_as(limited_to("zebras"), OPERATIONS[call.name].needs)
+        return call.outcome(mine, beta.names, value, folder), list(statements)
+
+    context = Context(server, files=folder)
+    sa.event.listen(server.engine, "before_cursor_execute", note)
+    try:
+        for call in CALLS:
+            name = alpha.names[call.kind]
+            assert observe(call, name) == observe(call, like(name)), call
+    finally:
+        sa.event.remove(server.engine, "before_cursor_execute", note)
+    assert len(CALLS) > 200
+
+
+def test_lists_of_the_server_have_nothing_of_others(
     alpha: Tenant, beta: Tenant, server: Database, folder: Path
 ) -> None:
     context = Context(server, files=folder)
-    for call in CALLS:
-        mine = context.acting_as(limited_to("zebras"), OPERATIONS[call.name].needs)
-        foreign = call.outcome(mine, beta.names, alpha.names[call.kind], folder)
-        assert foreign == call.outcome(mine, beta.names, NOTHING, folder), call
     for name in tenants.lists():
-        found = OPERATIONS[name].function(context.acting_as(limited_to("zebras"), OPERATIONS[name].needs))
-        text = str(found.look() if name == "sweeps.watch" else found)
-        assert not [one for one in alpha.names.values() if one in text], name
+        listed = OPERATIONS[name].function(context.acting_as(limited_to("zebras"), OPERATIONS[name].needs))
+        text = str(listed.look() if name == "sweeps.watch" else listed)
+        assert not [foreign for foreign in alpha.names.values() if foreign in text], name
 
 
 def test_a_budget_holds_for_a_token_of_all_projects_whose_user_is_of_one(
@@ -237,32 +257,6 @@ def test_walls_are_built_again_by_an_upgrade(url: str, server: Database) -> None
     owner.close()
     assert {row.project for row in queries.list_sweeps(server.within(BETA))} == {"zebras"}
     assert count(server.within(BETA), metadata.tables["cells"]) > 0
-
-
-def test_the_database_is_asked_the_same_whether_or_not_something_is_elsewhere(
-    alpha: Tenant, beta: Tenant, server: Database, folder: Path
-) -> None:
-    asked: list[str] = []
-
-    def note(*said: object) -> None:
-        asked.append(str(said[2]))
-
-    def statements(call: Call, value: str) -> list[str]:
-        asked.clear()
-        mine = context.acting_as(limited_to("zebras"), OPERATIONS[call.name].needs)
-        call.outcome(mine, beta.names, value, folder)
-        return list(asked)
-
-    context = Context(server, files=folder)
-    sa.event.listen(server.engine, "before_cursor_execute", note)
-    try:
-        for call in CALLS:
-            name = alpha.names[call.kind]
-            there, nowhere = statements(call, name), statements(call, like(name))
-            assert there == nowhere, call
-    finally:
-        sa.event.remove(server.engine, "before_cursor_execute", note)
-    assert len(CALLS) > 200
 
 
 @pytest.mark.slow
