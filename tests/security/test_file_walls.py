@@ -384,8 +384,15 @@ def tried(folder: Path) -> Path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="walls are of Linux")
-@pytest.mark.parametrize("link", ["folder", "link"])
-@pytest.mark.parametrize("user", ["root", "somebody"])
+@pytest.mark.parametrize(
+    ("user", "link"),
+    [
+        ("root", "folder"),
+        ("somebody", "link"),
+        pytest.param("root", "link", marks=pytest.mark.slow),
+        pytest.param("somebody", "folder", marks=pytest.mark.slow),
+    ],
+)
 def test_a_node_finds_no_way_to_the_file_and_works_as_ever(folder: Path, tried: Path, user: str, link: str) -> None:
     if user == "root" and os.getuid() != 0:
         pytest.skip("this user is not root")
