@@ -11,7 +11,6 @@ import re
 import shlex
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -93,39 +92,6 @@ def test_jobs_install_what_the_wheel_is_called(wheel: Path) -> None:
     assert all(wheel.match(Path(pattern).name) and pattern.startswith("./wheels/") for pattern in found), found
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """That of a new virtual environment: without WTB, with the packages that WTB needs."""
-    place = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-    paths = {"base": str(place), "platbase": str(place)}
-    needed = [name for name in sys.path if name.endswith("site-packages")]
-    (Path(sysconfig.get_path("purelib", vars=paths)) / "needed.pth").write_text("\n".join(needed), "utf-8")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("WTB_", "PYTHON", "PIP_"))}
-    pip = {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    return {**kept, **pip, "PATH": f"{place / 'bin'}:{kept['PATH']}"}
-
-
-def test_one_line_of_the_readme_installs_it_into_a_project(
-    wheel: Path, environment: dict[str, str], tmp_path: Path
-) -> None:
-    """Given the wheel in the place of the checkout, which it was made of."""
-    section = (ROOT / "README.md").read_text("utf-8").partition("## Into your own project")[2].partition("\n## ")[0]
-    (line,) = re.findall(r"(?m)^\$ (pip install .+)$", section)
-    assert PLACE in line
-
-    def run(command: list[str]) -> str:
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-    run(shlex.split(line.replace(PLACE, str(wheel))))
-    where = run(["python", "-c", "import wtb; print(wtb.__file__)"])
-    assert where.startswith(str(tmp_path / "venv"))
-    run(["wtb", "init", "."])
-    assert "Cells: 45 of 45 succeeded" in run(["wtb", "run", "sweep.yaml", "--limit", "5", "--quiet"])
-
-
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `git archive` has once all that is changed here is committed: no file that a build wrote."""
@@ -158,9 +124,10 @@ def test_what_is_installed_is_the_wheel_of_the_release(
 
 def test_an_editable_install_has_the_schemas(export: Path, tmp_path: Path) -> None:
     """In an environment with nothing else: not even what WTB needs when it runs."""
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
     python = str(tmp_path / "venv" / "bin" / "python")
-    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--editable", str(export)]
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    install = [*pip, "install", "--quiet", "--no-deps", "--editable", str(export)]
     subprocess.run(install, check=True, capture_output=True)
     code = "from importlib.resources import files; print(*(path.name for path in (files('wtb') / 'schemas').iterdir()))"
     names = subprocess.run([python, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
@@ -174,8 +141,8 @@ class Installed:
         self.folder = folder
         subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("WTB_", "PYTHON"))}
-        self.env = {**kept, "PATH": f"{folder / 'venv' / 'bin'}:{kept['PATH']}"}
-        self.run("pip", "install", "--quiet", "--no-compile", str(wheel))
+        self.env = {**kept, "PATH": f"{folder / 'venv' / 'bin'}:{kept['PATH']}", "PIP_NO_COMPILE": "1"}
+        self.run(*shlex.split(readme_line().replace(PLACE, str(wheel))))
 
     def run(self, *command: str, code: int = 0) -> str:
         """Run a command in the folder. Returns what it printed."""
@@ -184,12 +151,21 @@ class Installed:
         return done.stdout + done.stderr
 
 
+def readme_line() -> str:
+    """The line of the README that installs a checkout into a project."""
+    section = (ROOT / "README.md").read_text("utf-8").partition("## Into your own project")[2].partition("\n## ")[0]
+    (line,) = re.findall(r"(?m)^\$ (pip install .+)$", section)
+    assert PLACE in line
+    return str(line)
+
+
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Installed by the line of the README, with the wheel in the place of the checkout that it was made of."""
     return Installed(wheel, tmp_path_factory.mktemp("installed"))
 
 
-def test_a_release_runs_a_sweep_in_an_empty_environment(installed: Installed) -> None:
+def test_the_line_of_the_readme_installs_a_release_that_runs_a_sweep(installed: Installed) -> None:
     where = installed.run("python", "-c", "import wtb, wtb_workers, wtb_scheduler; print(wtb.__file__)")
     assert where.startswith(str(installed.folder / "venv"))
     assert installed.run("wtb", "--version") == f"wtb {__version__}\n"
