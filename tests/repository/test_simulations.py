@@ -16,6 +16,7 @@ RUNS = 30
 FIRST = {promise.claim: promise for promise in reversed(list(promises()))}
 
 
+@pytest.mark.slow  # CI simulates every promise that has a bound, by `make simulate-some`
 @pytest.mark.parametrize("promise", [pytest.param(promise, id=claim) for claim, promise in reversed(FIRST.items())])
 def test_a_promise_is_not_broken_by_more_than_chance(promise: Promise) -> None:
     found = Found(promise, *promise.count(np.random.default_rng(7), RUNS))
