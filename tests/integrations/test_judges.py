@@ -35,8 +35,11 @@ from wtb.store.database import Database
 if TYPE_CHECKING:
     from tests.support.project import Project
 
-# Models grow old; what is tested here does not.
-pytestmark = pytest.mark.filterwarnings("ignore:The model .* is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.nodes("clients"),  # importing a provider's package takes a second of a processor
+    # Models grow old; what is tested here does not.
+    pytest.mark.filterwarnings("ignore:The model .* is deprecated:DeprecationWarning"),
+]
 
 REPLIES: dict[str, Any] = {
     "good": {"reasoning": "It answers.", "level": 3},

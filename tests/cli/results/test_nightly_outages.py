@@ -18,6 +18,8 @@ from wtb.core.providers import faults
 if TYPE_CHECKING:
     from tests.support.project import Project
 
+pytestmark = pytest.mark.nodes("clients")  # importing openai takes a second of a processor
+
 FLOW = """
 import openai
 
