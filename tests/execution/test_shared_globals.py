@@ -147,7 +147,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.nodes("started")
 @pytest.mark.parametrize(("change", "what"), CHANGES.values(), ids=CHANGES)
 def test_runs_that_change_a_global_have_their_own_results_and_a_warning(flows: Flows, change: str, what: str) -> None:
     bench = flows.run(HEAD + NODE.replace("ACT", change), **EIGHT)
@@ -209,7 +208,6 @@ INNOCENT = {
 }
 
 
-@pytest.mark.nodes("started")
 @pytest.mark.parametrize("lines", INNOCENT.values(), ids=INNOCENT)
 def test_what_changes_no_result_is_no_finding(flows: Flows, lines: str) -> None:
     for number in range(2):
