@@ -70,13 +70,9 @@ class Research:
         assert process.returncode == -signal.SIGKILL
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def research(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Research]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'wtb.db'}"
-    else:
-        url = request.getfixturevalue("fresh_postgres_url")
-    made = Research(url, tmp_path)
+@pytest.fixture
+def research(database_url: str, tmp_path: Path) -> Iterator[Research]:
+    made = Research(database_url, tmp_path)
     yield made
     for process in made.started:
         if process.returncode is None:

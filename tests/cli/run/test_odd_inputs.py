@@ -18,12 +18,12 @@ from tests.support.prose import sentence
 HUGE = 2**70
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
-    """The project with a database of each kind."""
+@pytest.fixture
+def either(database_url: str, tmp_path: Path) -> Iterator[Project]:
+    """The project with a database of either kind."""
     for project in _project(tmp_path / "project"):
-        if request.param == "postgresql":
-            project.url = request.getfixturevalue("fresh_postgres_url")
+        if database_url.startswith("postgresql"):
+            project.url = database_url
         yield project
 
 

@@ -123,7 +123,7 @@ def test_variants_begin_at_once_where_all_of_the_running_step_differs(cluster: C
     assert ran(cluster) == Counter(a=1, b=3, c=3)
 
 
-@pytest.mark.parametrize("kills", [0, 3])
+@pytest.mark.parametrize("kills", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_a_sweep_that_grows_again_and_again_while_workers_die_has_each_cell_once(cluster: Cluster, kills: int) -> None:
     write(cluster, 30)
     cluster.start_scheduler()
