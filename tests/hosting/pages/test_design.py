@@ -326,18 +326,30 @@ def places_of(project: Project) -> list[str]:
     return [*lists, *of_sweep, f"/executions/{fine}", f"/executions/{failed}", f"/executions/{fine}/diff/{failed}"]
 
 
-@pytest.mark.parametrize("width", [360, pytest.param(390, marks=pytest.mark.slow)])
-def test_no_word_is_broken_nothing_is_too_small_and_nothing_hangs_over(
-    site: Site, helpdesk: Project, width: int
+HEADINGS = "[...document.querySelectorAll('main h1, main h2, main h3, main h4')].map((one) => Number(one.tagName[1]))"
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [(360, 768), pytest.param(390, 2560, marks=pytest.mark.slow)])
+def test_every_page_is_whole_at_every_width_and_leaves_no_level_of_headings_out(
+    site: Site, helpdesk: Project, narrow: int, wide: int
 ) -> None:
-    page = site.open("/", width=width, touch=True)
+    page = site.open("/", width=narrow, touch=True)
     for path in places_of(helpdesk):
+        page.set_viewport_size({"width": narrow, "height": 900})
         site.go(page, path)
         page.wait_for_load_state("networkidle") if "/sweeps/" not in path else page.wait_for_timeout(300)
         take_picture(page)
-        assert page.evaluate(BROKEN) == [], path
-        assert page.evaluate(SMALL) == [], path
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        assert page.evaluate(BROKEN) == [], f"{path}: words are broken"
+        assert page.evaluate(SMALL) == [], f"{path}: a finger would miss controls"
+        assert page.evaluate("document.documentElement.scrollWidth") <= narrow, path
+        levels = page.evaluate(HEADINGS)
+        assert levels[:1] == [1], path
+        assert levels.count(1) == 1, path
+        jumps = [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1]
+        assert not jumps, path
+        page.set_viewport_size({"width": wide, "height": 900})
+        take_picture(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= wide, path
 
 
 def test_the_navigation_of_a_telephone_is_one_line_and_a_menu(site: Site) -> None:
@@ -365,15 +377,6 @@ def test_the_decision_is_the_first_thing_below_the_name_of_a_sweep(site: Site) -
     assert card.bounding_box()["y"] < page.locator("main .progress").first.bounding_box()["y"]
 
 
-@pytest.mark.parametrize("width", [768, pytest.param(2560, marks=pytest.mark.slow)])
-def test_pages_fit_tablets_and_wide_screens(site: Site, helpdesk: Project, width: int) -> None:
-    page = site.open("/", width=width)
-    for path in places_of(helpdesk):
-        site.go(page, path)
-        take_picture(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-
-
 # --- Where one is, for those who do not see it
 
 
@@ -389,20 +392,6 @@ def test_a_page_takes_the_focus_and_has_a_name_of_its_own(site: Site, helpdesk: 
     wait_until(page, "document.title.startsWith('Q')")
     site.go(page, "/sweeps/helpdesk")
     wait_until(page, "document.title === 'helpdesk · WTB'")
-
-
-HEADINGS = "[...document.querySelectorAll('main h1, main h2, main h3, main h4')].map((one) => Number(one.tagName[1]))"
-
-
-def test_headings_leave_no_level_out(site: Site, helpdesk: Project) -> None:
-    page = site.open("/")
-    for path in places_of(helpdesk):
-        site.go(page, path)
-        levels = page.evaluate(HEADINGS)
-        assert levels[:1] == [1], path
-        assert levels.count(1) == 1, path
-        jumps = [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1]
-        assert not jumps, path
 
 
 ANNOUNCED = """

@@ -232,9 +232,7 @@ def test_a_pivot_table_is_of_cost_and_latency_as_the_command_has_it(site: Site, 
     else:
         assert len(shown) == len(means)
         assert all(text.endswith(("ms", "µs")) for text in shown)
-    site.check_readable(page)
     page.set_viewport_size({"width": 390, "height": 900})
-    site.check_readable(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -324,15 +322,14 @@ def test_excluded_combinations_leave_cells_empty_or_unbalanced_and_this_is_said(
     assert page.locator("table.pivot tbody td small").filter(has_text="combinations").count() == 3
 
 
-@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
 @pytest.mark.parametrize(
-    "path",
+    ("path", "width", "dark"),
     [
-        "wide?pivot=answer.prompt,answer.model",
-        "many?pivot=retrieve.k,answer.model",
-        "many?group=answer.model&sort=retrieve.k",
-        "single?pivot=retrieve.k",
-        "wide?where=answer.model%3Dlarge&sort=cost:desc",
+        ("wide?pivot=answer.prompt,answer.model", 390, True),
+        ("many?pivot=retrieve.k,answer.model", 1280, False),
+        ("many?group=answer.model&sort=retrieve.k", 390, True),
+        ("single?pivot=retrieve.k", 1280, False),
+        ("wide?where=answer.model%3Dlarge&sort=cost:desc", 390, True),
     ],
 )
 def test_views_are_readable_on_phones_and_in_the_dark(site: Site, path: str, width: int, dark: bool) -> None:

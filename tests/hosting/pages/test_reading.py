@@ -332,7 +332,8 @@ def test_each_page_offers_a_role_what_it_allows_and_the_server_refuses_the_rest(
             if page.get_by_role("button", name="What if").count():
                 page.get_by_role("button", name="What if").click()
                 page.get_by_role("button", name="Run it for this case").wait_for()
-        site.check_readable(page)
+        if role is Role.admin:  # who is offered everything
+            site.check_readable(page)
         assert page.get_by_role("alert").count() == 0, f"{path}: what one may not read is not asked for"
         for where, kind, name, _ in OFFERED:
             controls: Any = page.get_by_role(kind, name=re.compile(name))  # type: ignore[arg-type]
