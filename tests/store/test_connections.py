@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -142,3 +143,21 @@ def test_a_process_that_opens_its_database_again_keeps_the_locks_of_its_connecti
     assert file.with_name("wtb.db-wal").exists()
     assert first.scalar(count) == before + 1
     first.close()
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_another_database_beside_a_store_may_own_its_files_even_if_it_is_damaged(
+    tmp_path: Path, is_damaged: bool
+) -> None:
+    own, beside = Database(f"sqlite:///{tmp_path / 'wtb.db'}"), tmp_path / "beside.db"
+    own.prepare()
+    (tmp_path / "notes.txt").write_text("no database\n" * 1000)
+    (tmp_path / "empty.db").touch()
+    with closing(sqlite3.connect(beside)) as connection:
+        connection.execute("CREATE TABLE texts (text TEXT)")
+        connection.execute("INSERT INTO texts VALUES (?)", ["long " * 10_000])
+        connection.commit()
+    if is_damaged:
+        os.truncate(beside, beside.stat().st_size // 2)
+    assert other_owners(own, FileStore(tmp_path / "files")) == [str(beside)]
+    own.close()

@@ -26,6 +26,7 @@ from wtb.store.transactions import Scope
 
 PART = 5_000
 MARKS = ".databases"
+_SQLITE = b"SQLite format 3\0"
 
 
 def add_files(connection: sa.Connection, session_id: str, contents: Iterable[tuple[str, int]]) -> None:
@@ -157,15 +158,15 @@ def _databases_in(folder: Path) -> Iterator[Path]:
 
 
 def _is_sqlite(place: Path) -> bool:
-    """Whether a file is an SQLite database.
-
-    SQLite opens it, because closing a descriptor of our own would end the locks of this process's connections to it.
-    """
+    """Return whether a file is an SQLite database, or was one before it was damaged."""
+    # Not by its header alone: closing a descriptor of our own would end the locks that connections of this process
+    # hold on the file. None of them holds any on a file that SQLite cannot read.
     try:
         with closing(sqlite3.connect(f"{place.resolve().as_uri()}?immutable=1", uri=True)) as connection:
             connection.execute("PRAGMA schema_version")
     except sqlite3.DatabaseError:
-        return False
+        with place.open("rb") as stream:
+            return stream.read(len(_SQLITE)) == _SQLITE
     return True
 
 
