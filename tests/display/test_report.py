@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -21,9 +21,6 @@ from wtb.display import markdown, notebook
 from wtb.display.report import junit
 from wtb.display.report.html import page
 from wtb.display.report.html.layout import concerned
-
-if TYPE_CHECKING:
-    pass
 
 UNKNOWN: dict[str, Any] = dict.fromkeys(
     ("mean", "ci", "delta", "delta_ci", "p", "p_adjusted", "effect", "detectable"), None
